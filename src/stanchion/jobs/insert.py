@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from stanchion.context.context import Context
 from stanchion.context.queues.settings import settings_of
-from stanchion.core.chunks import chunks_within
+from stanchion.core.batches import batches_within
 from stanchion.errors import InvalidInput
 from stanchion.stores.ports import Partitions
 from stanchion.stores.protocol import Store
@@ -147,4 +147,4 @@ def store_batches(
 
 def chunks(jobs: list[NewJob]) -> Iterator[list[NewJob]]:
     """Split a batch so that the payloads of each chunk fit into one call (BATCH_CHARACTERS)."""
-    return chunks_within(BATCH_CHARACTERS, jobs, lambda job: len(job.payload))
+    return batches_within(BATCH_CHARACTERS, jobs, lambda job: len(job.payload))

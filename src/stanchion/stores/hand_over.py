@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from stanchion.core.chunks import chunks_within
+from stanchion.core.batches import batches_within
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query
@@ -54,7 +54,7 @@ def hand_over(
 
 def chunks(rows: Sequence[JobRow]) -> Iterator[list[JobRow]]:
     """Split jobs so that each chunk fits into one call."""
-    return chunks_within(_CHARACTERS, rows, weight)
+    return batches_within(_CHARACTERS, rows, weight)
 
 
 def queued_portions(

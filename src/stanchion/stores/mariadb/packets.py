@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from stanchion.core.chunks import chunks_within
+from stanchion.core.batches import batches_within
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ PACKET = 1_000_000
 
 def packets(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
     """Yield the items in lists that fit into a packet."""
-    return chunks_within(PACKET, items, size_of)
+    return batches_within(PACKET, items, size_of)
 
 
 def size_of(sql: str | bytes | bytearray) -> int:

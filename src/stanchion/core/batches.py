@@ -1,4 +1,4 @@
-"""Chunks of bounded size."""
+"""Batches of bounded size."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def chunks_within(most: int, items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+def batches_within(most: int, items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
     """Yield the items in lists whose sizes add up to at most `most`; a larger item has a separate list."""
-    chunk: list[T] = []
+    batch: list[T] = []
     total = 0
     for item in items:
         size = size_of(item)
-        if chunk and total + size > most:
-            yield chunk
-            chunk, total = [], 0
-        chunk.append(item)
+        if batch and total + size > most:
+            yield batch
+            batch, total = [], 0
+        batch.append(item)
         total += size
-    if chunk:
-        yield chunk
+    if batch:
+        yield batch

@@ -1,0 +1,1 @@
+"""Chunks: the payload of a job that carries many items."""

@@ -1,0 +1,28 @@
+"""The bytes around the content of a chunk. Stores import this: it needs no Arrow.
+
+A stored chunk is bytes, any other payload text: 4 bytes with the number of items, big-endian, then the body. The body
+is what `content` encodes, or that encrypted.
+"""
+
+from __future__ import annotations
+
+_HEADER = 4
+"""Bytes before the body."""
+
+MAX_ITEMS = 2**31 - 1
+"""Maximum number of items of a chunk: positions are signed integers of 32 bits."""
+
+
+def items_in(content: str | bytes | None) -> int | None:
+    """Return the number of items of a stored payload; None for the payload of a single item, which is text."""
+    return int.from_bytes(content[:_HEADER]) if isinstance(content, bytes) else None
+
+
+def chunk_with(items: int, body: bytes) -> bytes:
+    """Return the chunk of this body, which has so many items."""
+    return items.to_bytes(_HEADER) + body
+
+
+def body_of(chunk: bytes) -> memoryview:
+    """Return the body of a chunk, without copying it."""
+    return memoryview(chunk)[_HEADER:]

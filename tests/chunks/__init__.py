@@ -1,0 +1,1 @@
+"""The encoding of chunks: payloads of many items."""
