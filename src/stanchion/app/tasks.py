@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # imported at first use, so that a program loads only what it
     from stanchion.jobs.handle import JobHandle
     from stanchion.jobs.options import EnqueueOptions
     from stanchion.pipelines import Pipeline
+    from stanchion.pipelines.options import Stored
 
 
 class TaskCalls(Area, Decorators):
@@ -45,16 +46,17 @@ class TaskCalls(Area, Decorators):
             return Enqueuer(CallMaker(self._context, task, options, by_name=True))
         return Enqueuer(known.calls(**options))
 
-    def pipeline(self, name: str, *, keep_entry: bool = True) -> Pipeline:
+    def pipeline(self, name: str, *, keep_entry: bool = True, stored: Stored = "needed") -> Pipeline:
         """Return a pipeline of stations, created at the first call; its queues are named `name.station`.
 
         `keep_entry`: an item keeps its first payload next to the one that stations have made of it, so
-        that it can be replayed from its entry.
+        that it can be replayed from its entry. `stored`: "always" stores each item at every station; "needed" lets it
+        pass from function to function in memory where no option of a station, and no setting of a queue, forbids it.
         """
         from stanchion.pipelines.pipeline import Pipeline, plan_of
         from stanchion.worker.worker import run_worker
 
-        made = Pipeline(self._context, name, run_worker, keep_entry=keep_entry)
+        made = Pipeline(self._context, name, run_worker, keep_entry=keep_entry, stored=stored)
         found: Pipeline = self._context.registry.pipelines.setdefault(name, plan_of(made)).pipeline
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, get_args
@@ -17,6 +18,7 @@ from stanchion.jobs.options import limits_names
 from stanchion.pipelines.outputs import KeyOf, checked_key
 from stanchion.schemas.ddl import struct_of
 from stanchion.schemas.kinds import Plain
+from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.capacity.limits import Limits, limits_text
 from stanchion.tasks.task import task_options
 
@@ -72,6 +74,9 @@ def _seconds(delay: object) -> float:
 
 PayloadMode = Literal["replace", "merge"]
 
+Stored = Literal["needed", "always"]
+"""Where items are stored between stations: where a station or its queue needs it, or always."""
+
 MAX_ROUNDS = 1000
 """Default for how often an item may enter a station by a loop."""
 
@@ -92,7 +97,8 @@ class StationOptions(NamedTuple):
     """The options of a station: where its items come from and go to, and how they are processed.
 
     `limits`: the semaphores, as stored with an item; `timeout` in seconds; `max_rate` in items per second. `key`: see
-    `stanchion.pipelines.outputs`.
+    `stanchion.pipelines.outputs`. `stored`: items are stored before and after it. `settings`: those declared with
+    it. `on_spark`: it has a function of batches.
     """
 
     to: tuple[str, ...]
@@ -104,6 +110,9 @@ class StationOptions(NamedTuple):
     max_rounds: int
     max_rate: float | None
     key: KeyOf | None = None
+    stored: bool = False
+    settings: QueueSettings = QueueSettings("")
+    on_spark: bool = False
 
     @classmethod
     def of(
@@ -118,11 +127,15 @@ class StationOptions(NamedTuple):
         max_rounds: object,
         settings: Mapping[str, object],
         key: object = None,
+        stored: object = False,
     ) -> Self:
         """Return checked options. Raises InvalidInput for options that are wrong."""
+        if not isinstance(stored, bool):
+            raise InvalidInput(f"stored of a station must be True or False, not {brief(stored)}")
         if payload not in get_args(PayloadMode):
             raise InvalidInput(f"payload must be one of {', '.join(get_args(PayloadMode))}, not {payload!r}")
         attempts = {} if max_attempts is None else {"max_attempts": max_attempts}
+        declared = replace(QueueSettings(""), **checked_settings(settings))
         targets = [] if to is None else [to] if isinstance(to, str) else several(to, "to", "['short', 'long']")
         return cls(
             to=tuple(dict.fromkeys(checked_name(target, "a station in to=") for target in targets)),
@@ -132,6 +145,8 @@ class StationOptions(NamedTuple):
             limits=limits_text(Limits(limits_names(limits))),
             timeout=None if timeout is None else seconds_of(timeout, "timeout"),
             max_rounds=whole(max_rounds, "max_rounds"),
-            max_rate=checked_settings(settings).get("max_rate"),
+            max_rate=declared.max_rate,
             key=checked_key(key),
+            stored=stored,
+            settings=declared,
         )

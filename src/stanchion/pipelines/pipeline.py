@@ -23,7 +23,7 @@ from stanchion.pipelines.backfilling.call import Given, backfill_of, backfills_o
 from stanchion.pipelines.backfilling.record import Backfill
 from stanchion.pipelines.expectation import Expectation, OnFail
 from stanchion.pipelines.finding import checked_query, found
-from stanchion.pipelines.options import MAX_ROUNDS, Frame, PayloadMode, StationOptions, Windows
+from stanchion.pipelines.options import MAX_ROUNDS, Frame, PayloadMode, StationOptions, Stored, Windows
 from stanchion.pipelines.outputs import KeyOf, current
 from stanchion.pipelines.plan import PipelinePlan
 from stanchion.pipelines.replay import copies_of
@@ -46,8 +46,10 @@ class Run(Protocol):
 class Pipeline:
     """Stations of one app, and the links between them. Made by `app.pipeline(name)`."""
 
-    def __init__(self, context: Context, name: str, run: Run, *, keep_entry: bool = True) -> None:
-        self._plan, self._run = PipelinePlan(context, name, keep_entry=keep_entry), run
+    def __init__(
+        self, context: Context, name: str, run: Run, *, keep_entry: bool = True, stored: Stored = "needed"
+    ) -> None:
+        self._plan, self._run = PipelinePlan(context, name, keep_entry=keep_entry, stored=stored), run
         self._plan.pipeline = self
 
     @property
@@ -75,6 +77,7 @@ class Pipeline:
         timeout: float | timedelta | None = None,
         max_rounds: int = MAX_ROUNDS,
         key: KeyOf | None = None,
+        stored: bool = False,
         **settings: Unpack[StationQueueOptions],
     ) -> Callable[[F], F]:
         """Register a function that processes the items of a station, in the queue `pipeline.name`.
@@ -83,12 +86,14 @@ class Pipeline:
         as they are to the first station. `payload`: whether the returned value replaces the item or is merged into
         it. `retry`, `max_attempts`, `limits`, `timeout`: as for a task. `max_rounds`: how often an item may enter the
         station by a loop. `key`: the field of an item, or a function of it, by which the station has one current
-        output, of the newest version; see `output`. `settings`: of the queue; its dead letters go to
-        `pipeline.dead`.
+        output, of the newest version; see `output`. `stored`: items are stored before the function is called, and
+        again when it has returned, so that the death of a worker at another station does not repeat it. `settings`: of
+        the queue; its dead letters go to `pipeline.dead`.
         """
 
         options = StationOptions.of(
-            to, entry, payload, retry or self._context.retry, max_attempts, limits, timeout, max_rounds, settings, key
+            *(to, entry, payload, retry or self._context.retry, max_attempts, limits, timeout, max_rounds, settings),
+            *(key, stored),
         )
 
         def register(function: F) -> F:
@@ -126,7 +131,7 @@ class Pipeline:
 
         options = StationOptions.of(
             to, entry, "replace", retry or self._context.retry, max_attempts, (), None, max_rounds, settings
-        )
+        )._replace(on_spark=True)
         windows = Windows.of(schema, options.to, watermark, late, checkpoint)
         if windows is not None and worker is not None:
             raise InvalidInput(f"station {name!r} has a watermark, so workers can't run it: leave worker= out")

@@ -14,7 +14,7 @@ from stanchion.errors import InvalidInput
 from stanchion.jobs.search import PageOptions
 from stanchion.pipelines.expectation import DeclaredExpectations, Expectation
 from stanchion.pipelines.finding import checked_query, found_ids
-from stanchion.pipelines.options import Frame, StationOptions
+from stanchion.pipelines.options import Frame, StationOptions, Stored
 from stanchion.pipelines.record import KIND, Engine, PipelineRecord, StationRecord
 from stanchion.pipelines.replay import FINAL, Reruns
 from stanchion.pipelines.station import Station
@@ -31,10 +31,10 @@ class PipelinePlan:
 
     pipeline: object
 
-    def __init__(self, context: Context, name: str, *, keep_entry: bool = True) -> None:
+    def __init__(self, context: Context, name: str, *, keep_entry: bool = True, stored: Stored = "needed") -> None:
         self.context, self.name = context, checked_name(name, "the name of a pipeline")
         self.stations: dict[str, Station] = {}
-        self.topology = Topology(name, keep_entry=keep_entry)
+        self.topology = Topology(name, keep_entry=keep_entry, stored=stored)
         self._expected = DeclaredExpectations()
         self._record = DeclaredRecord(name, self.stations)
 

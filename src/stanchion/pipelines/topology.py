@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from typing import get_args
 
-from stanchion.core.checks import checked_name
+from stanchion.core.checks import brief, checked_name
 from stanchion.errors import InvalidInput
-from stanchion.pipelines.options import StationOptions
+from stanchion.pipelines.options import StationOptions, Stored
+from stanchion.pipelines.segments.edges import Edge, edges_of
 
 DEAD = "dead"
 """The name of the dead-letter queue, in place of a station's."""
@@ -16,8 +18,12 @@ DEAD = "dead"
 class Topology:
     """The declared stations of one pipeline, by name."""
 
-    def __init__(self, pipeline: str, *, keep_entry: bool = True) -> None:
-        self.pipeline, self.keep_entry = pipeline, keep_entry
+    def __init__(self, pipeline: str, *, keep_entry: bool = True, stored: Stored = "needed") -> None:
+        if stored not in get_args(Stored):
+            raise InvalidInput(
+                f"stored of a pipeline must be one of {', '.join(get_args(Stored))}, not {brief(stored)}"
+            )
+        self.pipeline, self.keep_entry, self.stored = pipeline, keep_entry, stored
         self.stations: dict[str, StationOptions] = {}
         self.dead_letters: dict[str, str | None] = {}
         """The dead-letter queues of the stations, by their queues."""
@@ -39,6 +45,7 @@ class Topology:
     def _changed(self) -> None:
         self._checked = False
         self.__dict__.pop("followers", None)
+        self.__dict__.pop("edges", None)
 
     def queue(self, station: str) -> str:
         """Return the name of a station's queue."""
@@ -76,6 +83,11 @@ class Topology:
     def followers(self) -> dict[str, set[str]]:
         """For each station, the stations that an item can reach from it."""
         return reachable(self.stations)
+
+    @cached_property
+    def edges(self) -> list[Edge]:
+        """The edges, with the reasons why items are stored at them."""
+        return edges_of(self.stations, self.entries, always=self.stored == "always")
 
     def check(self) -> None:
         """Raise InvalidInput for links to unknown stations, and for stations that can't be reached or left.

@@ -21,6 +21,10 @@ class Setting(NamedTuple):
     """A sentence about its effect; a setting without one is not for people."""
     absent: str = ""
     """The meaning of its absence, in a list."""
+    restrains: str = ""
+    """Why jobs have to be claimed from a queue that has it, as a clause without its subject."""
+    held: bool = False
+    """True if it also keeps other jobs out while one runs."""
 
     @property
     def is_time(self) -> bool:
@@ -35,7 +39,8 @@ def _setting(one: dataclasses.Field[object], hint: object) -> Setting:
     optional = NoneType in get_args(hint)
     kinds = [kind for of, kind in _KINDS.items() if of in (hint, get_origin(hint), *get_args(hint))]
     kind = kinds[0] if kinds else Kind.WORD
-    return Setting(one.name, kind, not optional and kind is not Kind.JSON, **one.metadata.get("shown", {}))
+    told = {**one.metadata.get("shown", {}), **one.metadata.get("restraint", {})}
+    return Setting(one.name, kind, not optional and kind is not Kind.JSON, **told)
 
 
 _HINTS: Final = get_type_hints(QueueSettings)
@@ -46,6 +51,22 @@ MERGED: Final = tuple(one.name for one in SETTINGS if one.kind is Kind.JSON)
 """Settings whose changes replace only the keys that they name."""
 SETTABLE: Final = tuple(one for one in _ALL if one.about)
 """The settings that people set."""
+
+_RESTRAINING: Final = tuple(one for one in _ALL if one.restrains)
+_DEFAULTS: Final = QueueSettings("")
+
+
+def restraints(settings: QueueSettings, *, held: bool) -> list[str]:
+    """Return why jobs have to be claimed from a queue before they may run, as clauses without their subject.
+
+    `held`: for settings by which a job keeps others out while it runs; else for the other ones.
+    """
+    return [
+        one.restrains
+        for one in _RESTRAINING
+        if one.held == held and getattr(settings, one.name) != getattr(_DEFAULTS, one.name)
+    ]
+
 
 BOUNDED: Final = "ordered OR max_rate IS NOT NULL OR max_running IS NOT NULL"
 """`QueueSettings.bounded`, as a condition on the row of a queue."""

@@ -31,26 +31,41 @@ def _shown(about: str, absent: str = "") -> dict[str, dict[str, str]]:
     return {"shown": {"about": about, "absent": absent}}
 
 
+def _restrains(why: str, *, held: bool = False) -> dict[str, dict[str, object]]:
+    """Return the metadata of a setting for which jobs have to be claimed from their queue.
+
+    `why`: a clause without its subject. `held`: a job that runs takes the place of another, until it leaves the queue.
+    """
+    return {"restraint": {"restrains": why, "held": held}}
+
+
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
     """The stored settings of a queue; rates in jobs started per second, times in seconds."""
 
     name: str
-    paused: bool = field(default=False, metadata=_shown("No job starts; running ones finish."))
+    paused: bool = field(
+        default=False, metadata=_shown("No job starts; running ones finish.") | _restrains("is paused")
+    )
     """True while no job of the queue may start."""
     max_rate: float | None = field(
         default=None,
         metadata=_shown(
             "Jobs started a second, by all processes together. Jobs that are due wait for their second.", "no limit"
-        ),
+        )
+        | _restrains("has max_rate"),
     )
     """Maximum number of jobs started per second, by all workers together."""
     max_running: int | None = field(
         default=None,
-        metadata=_shown("Jobs that run at the same time, in all processes. Running ones finish.", "no limit"),
+        metadata=_shown("Jobs that run at the same time, in all processes. Running ones finish.", "no limit")
+        | _restrains("has max_running", held=True),
     )
     """Maximum number of jobs that run at a time."""
-    lanes: int = field(default=1, metadata=_shown("Lines of jobs by tenant; workers take from them in turn."))
+    lanes: int = field(
+        default=1,
+        metadata=_shown("Lines of jobs by tenant; workers take from them in turn.") | _restrains("has lanes"),
+    )
     """Number of lanes."""
     lanes_per_tenant: int = field(default=1, metadata=_shown("Lanes over which the jobs of one tenant are spread."))
     """Number of lanes that the jobs of one tenant share."""
@@ -78,7 +93,9 @@ class QueueSettings:
     uses_slots: bool = field(default=False, compare=False)
     """True once a job of the queue has a semaphore, an order key or a rate; upkeep resets it."""
     expires: float | None = field(
-        default=None, metadata=_shown("Time without use after which the queue is deleted, with its history.", "never")
+        default=None,
+        metadata=_shown("Time without use after which the queue is deleted, with its history.", "never")
+        | _restrains("expires when unused"),
     )
     """Seconds without a push, a reservation or an end after which the queue is removed; None: never."""
     expires_with_jobs: bool = field(default=False, metadata=_shown("It is also deleted with the jobs in it."))
@@ -87,10 +104,14 @@ class QueueSettings:
         default=None, metadata=_shown("Longest run of an attempt, for jobs whose task names none.", "none of its own")
     )
     """Seconds that one attempt may run, for jobs that name no time-out and whose task names none."""
-    ordered: bool = field(default=False, metadata=_shown("One job at a time, in order."))
+    ordered: bool = field(
+        default=False, metadata=_shown("One job at a time, in order.") | _restrains("is ordered", held=True)
+    )
     """One job at a time, and none before the one begun last has left the queue; goes with `max_running=1`."""
     ordered_by: Literal["tenant"] | None = field(
-        default=None, metadata=_shown("What becomes the order key of jobs without one.")
+        default=None,
+        metadata=_shown("What becomes the order key of jobs without one.")
+        | _restrains("is ordered by tenant", held=True),
     )
     """What becomes the order key of jobs that enter the queue without one."""
     jobs_expire: float | None = field(
@@ -126,7 +147,10 @@ class QueueSettings:
     """True once the queue has had partitions."""
     schema_after: int | None = field(default=None, compare=False)
     """The version of the stored schema after which one of this queue is in force; None: it never had one."""
-    partitions: int = field(default=1, metadata=_NOT_STORED | _shown("Physical queues over which new jobs are spread."))
+    partitions: int = field(
+        default=1,
+        metadata=_NOT_STORED | _shown("Physical queues over which new jobs are spread.") | _restrains("has partitions"),
+    )
     """The physical queues over which new jobs are spread; see `stanchion.partitions`, which stores it elsewhere."""
     key_partitions: int = field(default=0, metadata=_NOT_STORED)
     """The partitions over which keys are spread, fixed when the queue is first partitioned; 0: keys stay in the queue

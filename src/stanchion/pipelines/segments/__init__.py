@@ -1,0 +1,1 @@
+"""Segments: stations that follow each other without a reason to store items between them."""
