@@ -98,9 +98,9 @@ class Codec:
 
     def encode_json(self, text: str, what: str = "payload") -> str:
         """Return the stored text of a value whose JSON is `text`. Raises InvalidInput if it is too large."""
-        size = _size(text)
+        size = size_of(text)
         if size > self.max_payload:
-            raise self._too_large(size, what)
+            raise too_large(size, self.max_payload, what)
         return text if self._box is None else self._sealed(text)
 
     def _sealed(self, text: str) -> str:
@@ -113,7 +113,7 @@ class Codec:
             if isinstance(value, _CONTAINERS):
                 _check_keys(value, what)
             text = _encoder(self.to_plain(models))(value)
-            size = _size(text)
+            size = size_of(text)
         except InvalidInput:  # of a model
             raise
         except (TypeError, ValueError, RecursionError) as error:
@@ -122,14 +122,8 @@ class Codec:
                 f"dicts with string keys, or an id to look the rest up by"
             ) from error
         if size > self.max_payload:
-            raise self._too_large(size, what)
+            raise too_large(size, self.max_payload, what)
         return text
-
-    def _too_large(self, size: int, what: str) -> InvalidInput:
-        return InvalidInput(
-            f"the {what} takes {size:,} bytes, more than the limit of {self.max_payload:,}; store it elsewhere "
-            f"and pass a reference, or raise max_payload"
-        )
 
     def decode(self, text: str | None) -> Any:
         """Return the value of a stored text. Raises NotJson for a text that something else has stored."""
@@ -163,12 +157,20 @@ class Codec:
             ) from None
 
 
+def too_large(size: int, most: int, what: str) -> InvalidInput:
+    """Return the error for a value whose JSON takes more bytes than `most`."""
+    return InvalidInput(
+        f"the {what} takes {size:,} bytes, more than the limit of {most:,}; store it elsewhere and pass a reference, "
+        f"or raise max_payload"
+    )
+
+
 def is_sealed(text: str) -> bool:
     """Return whether a stored text is encrypted."""
     return text.startswith(_SEALED)
 
 
-def _size(text: str) -> int:
+def size_of(text: str) -> int:
     """Return the size of a text in bytes."""
     return len(text) if text.isascii() else len(text.encode())
 

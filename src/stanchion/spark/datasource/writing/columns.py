@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 
 from stanchion.context.context import Context
 from stanchion.context.queues.settings import concern_new_jobs
+from stanchion.core.chunks.plain_columns import plain_values
 from stanchion.core.ids import id_spans
 from stanchion.errors import InvalidInput
 from stanchion.spark.datasource.json_texts import are_objects, may_be_compact
-from stanchion.spark.datasource.json_values import plain_values
 from stanchion.spark.datasource.reading.typed_arrow import parsed_compact
 from stanchion.spark.datasource.writing.new_jobs import JobMaker, checked_option, known_columns
 from stanchion.stores.records.prepared import PLAIN_FIELDS, PlainColumns

@@ -14,13 +14,14 @@ import pyarrow as pa
 
 from stanchion.context.context import Context
 from stanchion.core.checks import checked_name
+from stanchion.core.chunks.plain_columns import plain_values
 from stanchion.core.ids import new_ids
 from stanchion.core.values.codec import Codec, decoder
 from stanchion.errors import InvalidInput
 from stanchion.jobs.call import arguments, called_with
 from stanchion.jobs.insert import make_ready
 from stanchion.jobs.options import checked, sharing
-from stanchion.spark.datasource.json_values import jsonable, plain_values
+from stanchion.spark.datasource.json_values import jsonable
 from stanchion.stores.fields.jobs import KINDS, OPTIONS, Kind
 from stanchion.stores.records.jobs import NewJob
 
