@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,6 +22,11 @@ def until(reached: Callable[[], Any]) -> None:
     while not reached():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.005)
+
+
+def no_share_runs() -> bool:
+    """Return whether no share of this process is under way."""
+    return all(thread.name != "stanchion-upkeep" for thread in threading.enumerate())
 
 
 def lost_and_ended(q: Queue, clock: StoreClock) -> tuple[str, str]:
@@ -143,6 +149,7 @@ class TestShares:
                 context_of(app).upkeep.every = 0.2  # each try would start a thread, which pile up on a slow machine
                 until(lambda: not app.queue("empty").reserve(wait=0.01) and are_done())
         until(are_done)
+        until(no_share_runs)  # one that goes on would take the lease of the next case's shares
 
     def test_that_fail_harm_no_consumer(self, app: Stanchion, q: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
         tried = []
