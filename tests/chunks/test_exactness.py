@@ -48,7 +48,9 @@ def test_joined_chunks_have_the_items_of_all(first: list[object], second: list[o
             {"a": 2**63 - 1, "b": None, "c": None, "d": None, "e": None},
         ],
         [{"at": {"x": 1.5, "y": [1, 2]}}, {"at": {"x": 2.0, "y": []}}],
-        [{"a": {}}, {"a": {}}],
+        [{"at": {"x": {"y": 1}}}, {"at": None}, {"at": {"x": None}}],
+        [{"a": [[1], None, []]}, {"a": None}, {"a": [[2, None]]}, {"a": []}],
+        [{"a": [{"x": 1}, {"x": 2}]}, {"a": []}],
     ],
 )
 def test_columns_where_they_are_exact(items: list[object]) -> None:
@@ -70,6 +72,11 @@ def test_columns_where_they_are_exact(items: list[object]) -> None:
         [{"a": 2**63}],
         [{"a": 2**64}],
         [{"a": {"x": 1}}, {"a": {}}],
+        [{"a": {}}, {"a": {}}],
+        [{"a": {"x": 1}}, {"a": {"y": 1}}],
+        [{"a": {"x": 1}}, {"a": {"x": 2.5}}],
+        [{"a": {"x": 1}}, {"a": [1]}],
+        [{"a": [1]}, {"a": 1}],
         [{"a": [1]}, {"a": [2.5]}],
         [{"a": [{"x": 1}, {"y": 1}]}],
         [{}],

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+import json.encoder
+from collections.abc import Callable, Sequence
+from itertools import chain
+from json import JSONEncoder
 
 from stanchion.core.chunks.arrow import pa
-from stanchion.core.values.codec import Codec, NotJson, decoder
+from stanchion.core.values.codec import NotJson, check_keys, decoder, not_json
 from stanchion.core.values.plain import ToPlain, plain_model
+from stanchion.errors import InvalidInput
 
 NAME = "item"
 """Name of the column."""
 
 _decode = decoder()
 
-_codec = Codec(max_payload=sys.maxsize)
-
 _SCALARS = frozenset({int, float, bool, type(None)})
 """Types whose JSON has no comma."""
+
+_STRINGS = frozenset({str})
 
 
 def documents_of(items: Sequence[object], what: str = "payload", to_plain: ToPlain = plain_model) -> pa.Table:
@@ -25,11 +28,38 @@ def documents_of(items: Sequence[object], what: str = "payload", to_plain: ToPla
 
     `what`: what an item is, for errors. `to_plain`: returns the plain values of models.
     """
-    if items and _SCALARS.issuperset(map(type, items)):  # such as results
-        texts = _codec.plain(items, what, to_plain)[1:-1].split(",")
-    else:
-        texts = [_codec.plain(item, what, to_plain) for item in items]
-    return pa.table({NAME: pa.array(texts, pa.string())})
+    encode = _encoder(to_plain)
+    try:
+        if items and _SCALARS.issuperset(map(type, items)):  # such as results
+            texts = encode([*items])[1:-1].split(",")
+        else:
+            if not _is_flat(items):
+                check_keys(items, what)
+            texts = [*map(encode, items)]
+        return pa.table({NAME: pa.array(texts, pa.string())})
+    except InvalidInput:  # of a model
+        raise
+    except (TypeError, ValueError, RecursionError) as error:
+        raise not_json(what, error) from error
+
+
+def _is_flat(items: Sequence[object]) -> bool:
+    """Return whether all items are objects whose names are strings, without values that may have other names."""
+    objects = [item for item in items if type(item) is dict]
+    return (
+        len(objects) == len(items)
+        and _STRINGS.issuperset(map(type, chain.from_iterable(objects)))
+        and (_SCALARS | _STRINGS).issuperset(map(type, chain.from_iterable(map(dict.values, objects))))
+    )
+
+
+def _encoder(to_plain: ToPlain) -> Callable[[object], str]:
+    """Return a function that encodes as `Codec` does. JSONEncoder makes it anew per item, which takes as long again."""
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:  # Pythons without the module in C
+        return JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=to_plain).encode
+    parts = make(None, to_plain, json.encoder.encode_basestring, None, ":", ",", False, False, False)
+    return lambda item: "".join(parts(item, 0))
 
 
 def items_of(documents: pa.Table) -> list[object]:

@@ -117,8 +117,9 @@ def _with_nulls(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _objects(name: str, frame: pd.DataFrame) -> pa.Array | list[object]:
     """Return a column of Python objects; as they are, if Arrow would change them: `[1, 2.5]`, or different fields."""
-    column = frame[name]
-    values = [None if missing else value for value, missing in zip(column, column.isna(), strict=True)]
+    missing, values = frame[name].isna(), frame[name].tolist()
+    if missing.any():
+        values = [None if gone else value for value, gone in zip(values, missing.tolist(), strict=True)]
     exact = column_of(values)
     if exact is not None:
         return exact

@@ -111,16 +111,13 @@ class Codec:
         """Return `value` as JSON, under the same checks as `encode`, never encrypted."""
         try:
             if isinstance(value, _CONTAINERS):
-                _check_keys(value, what)
+                check_keys(value, what)
             text = _encoder(self.to_plain(models))(value)
             size = size_of(text)
         except InvalidInput:  # of a model
             raise
         except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInput(
-                f"the {what} can't be encoded as JSON ({error}); pass numbers, strings, booleans, None, lists and "
-                f"dicts with string keys, or an id to look the rest up by"
-            ) from error
+            raise not_json(what, error) from error
         if size > self.max_payload:
             raise too_large(size, self.max_payload, what)
         return text
@@ -157,6 +154,14 @@ class Codec:
             ) from None
 
 
+def not_json(what: str, error: Exception) -> InvalidInput:
+    """Return the error for a value that JSON can't hold."""
+    return InvalidInput(
+        f"the {what} can't be encoded as JSON ({error}); pass numbers, strings, booleans, None, lists and dicts with "
+        f"string keys, or an id to look the rest up by"
+    )
+
+
 def too_large(size: int, most: int, what: str) -> InvalidInput:
     """Return the error for a value whose JSON takes more bytes than `most`."""
     return InvalidInput(
@@ -178,7 +183,7 @@ def size_of(text: str) -> int:
 _CONTAINERS = (dict, list, tuple)
 
 
-def _check_keys(value: Any, what: str) -> None:
+def check_keys(value: Any, what: str) -> None:
     """Refuse keys that JSON would silently turn into strings; `value`: a container."""
     if isinstance(value, dict):
         for key in value:
@@ -187,7 +192,7 @@ def _check_keys(value: Any, what: str) -> None:
         value = value.values()
     for one in value:
         if isinstance(one, _CONTAINERS):
-            _check_keys(one, what)
+            check_keys(one, what)
 
 
 def _box(keys: Sequence[str | bytes]) -> MultiFernet:
