@@ -4,7 +4,7 @@ raw ─┬─► priced ─┬─► paid     those whose zone is in the table
      │           ├─► tallies  how many items of each zone a batch had
      │           └─► dropped, or dead where they don't fit
      ├─► 2 items of one, to priced
-     └─► dropped, or dead at the second attempt
+     └─► dropped, or dead at the last attempt
 """
 
 import json
@@ -12,14 +12,12 @@ import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 import pyspark.cloudpickle
 
 from stanchion import Retry, Send, Stanchion
 from stanchion.pipelines import Pipeline
 from stanchion.spark.stations import engine as stations
-from stanchion.spark.stations import items, queries
 from tests.spark import killing
 from tests.spark.places import opened
 
@@ -28,6 +26,9 @@ if TYPE_CHECKING:
 
 PORTION = 4
 """Items that are settled together."""
+
+HEARTBEAT = 2.0
+"""Seconds between heartbeats of the workers in tasks: what a dead one had goes back after three of these."""
 
 FARES = {"a": 3, "b": 5}
 ZONES = "abc"
@@ -57,8 +58,8 @@ def pipeline(app: Stanchion, folder: Path) -> Pipeline:
         table = rows.sparkSession.sql(f"SELECT * FROM VALUES {fares} AS fares(zone, fare)")
         return {"paid": rows.join(table, "zone"), "tallies": rows.groupBy("zone").count()}
 
-    once_more = Retry.constant(0, jitter=0, max_attempts=2)
-    etl.station("raw", to="priced", retry=once_more)(killing.Doomed(raw, folder))
+    often = Retry.constant(0, jitter=0, max_attempts=10)  # each death of a process is an attempt
+    etl.station("raw", to="priced", retry=often)(killing.Doomed(raw, folder))
     schema = "n int, zone string, part int"
     etl.spark_station("priced", to=["paid", "tallies"], schema=schema, max_per_batch=5 * PORTION)(priced)
     for end in ("paid", "tallies"):
@@ -78,8 +79,9 @@ def run(spark: "SparkSession", url: str, folder: Path) -> None:
     spark.conf.set(PART, PORTION)
     doomed: Any = killing.DoomedSession(spark, folder)
     try:
-        with opened(url) as app, patch.object(queries, "PER_BATCH", 5 * PORTION), patch.object(items, "AT_ONCE", 4):
-            stations.run(pipeline(app, folder), spark=doomed, available_now=True, partitions=2)
+        with opened(url) as app:
+            etl = pipeline(app, folder)
+            stations.run(etl, spark=doomed, available_now=True, partitions=2, heartbeat=HEARTBEAT)
     finally:
         spark.conf.unset(PART)
 

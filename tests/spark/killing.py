@@ -56,6 +56,12 @@ STATION_STEPS = {
 }
 """Steps of stations. A place may end with the station, such as `after portion at priced`."""
 
+WORKER_STEPS = {
+    "hand over": "stanchion.worker.claiming.claimer:Claimer._hand_over",
+    "outcomes": "stanchion.worker.finisher:Finisher._settle",
+}
+"""Steps of workers in tasks."""
+
 LAKE_STEPS = {
     "files": "stanchion.spark.datasource.delta.files:DeltaFiles.close",
     "opening": "stanchion.spark.datasource.delta.table:DeltaTarget.open",
@@ -131,7 +137,7 @@ def install(folder: Path) -> None:
     state.PORTION = 3
     staging._PIECE_JOBS = 5
     of_stores = [(step, path) for step, paths in ANY_STORE.items() for path in paths]
-    known_steps = {**STEPS, **STATION_STEPS, **LAKE_STEPS, **MISFIT_STEPS, **WRITE_STEPS}
+    known_steps = {**STEPS, **STATION_STEPS, **WORKER_STEPS, **LAKE_STEPS, **MISFIT_STEPS, **WRITE_STEPS}
     for step, path in [*known_steps.items(), *of_stores]:
         module, _, names = path.partition(":")
         owner: Any = sys.modules.get(module) or __import__(module, fromlist=["_"])

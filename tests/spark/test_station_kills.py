@@ -22,12 +22,19 @@ pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 ROOT = Path(__file__).parents[2]
 TRIES = 8
 
-STEPS = ["before number", "after parts", "before part at raw", "after portion at raw"]
-STEPS += ["after part at priced", "after made", "before outcome at priced"]
+WORKER_STEPS = ["before hand over", "before outcome at raw", "before outcomes", "after outcomes"]
+STEPS = [
+    *WORKER_STEPS,
+    "before number",
+    "after parts",
+    "after part at priced",
+    "after made",
+    "before outcome at priced",
+]
 # The first is in burying what does not fit, and the last in moving what does.
 STEPS += ["after portion at priced"] * 3
 # All that there is has been claimed, and not numbered.
-SOME = ["before number", "after portion at raw", "after made", "after portion at priced", "after portion at priced"]
+SOME = ["after outcomes", "before number", "after made", "after portion at priced", "after portion at priced"]
 
 
 def run_until_all_died(app: Stanchion, folder: Path, run: Callable[[], None], numbers: int) -> None:
@@ -68,7 +75,7 @@ def test_all_of_a_driver_is_killed(spark: "SparkSession", pg_app: Stanchion, tmp
     """Java and Python at once: in a task, and as a batch ends."""
     etl, numbers = pipeline(pg_app, tmp_path), range(40)
     push(etl, numbers)
-    for step in ("after portion at raw", "after acknowledge"):
+    for step in ("before outcomes", "after acknowledge"):
         killing.kill_at(tmp_path, step)
         for _ in range(TRIES):
             assert not drive(pg_app, tmp_path), step

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _KEPT = (
     *("retry", "timeout", "traces", "blocking", "events", "middleware", "registry", "declared", "schemas", "hidden"),
-    *("rates", "decode", "_partitions"),
+    *("rates", "decode", "hooks", "_partitions"),
 )
 """The attributes that a pickled context keeps, in addition to its constructor's arguments."""
 

@@ -55,6 +55,11 @@ class StationStatus:
     oldest: float
     rate: float | None = None
 
+    @property
+    def ended(self) -> int:
+        """The items that have left the station: out, dropped or dead."""
+        return self.out + self.dropped + self.dead
+
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
         values = {name: getattr(self, name) for name in self.__slots__}
@@ -83,6 +88,41 @@ class PipelineStatus:
             "dead_letters": self.dead_letters,
             "stations": [station.as_json() for station in self.stations],
         }
+
+
+class StationProgress(NamedTuple):
+    """How far a station is in a run: `done` of `total` items, which grows while items come in.
+
+    `rate`: items per second; None at the start. `failed`: dead letters among those done; `retried`: failed attempts.
+    """
+
+    station: str
+    done: int
+    total: int
+    rate: float | None
+    failed: int
+    retried: int
+
+    @property
+    def line(self) -> str:
+        """The progress in a line, such as `clean 1,200,000 of 3,000,000 · 84,000/s · 31 failed`."""
+        parts = [f"{self.station} {self.done:,} of {self.total:,}"]
+        if self.rate is not None:
+            parts.append(f"{self.rate:,.0f}/s" if self.rate >= 10 or not self.rate else f"{self.rate:.1f}/s")
+        parts += [f"{count:,} {word}" for count, word in ((self.retried, "retried"), (self.failed, "failed")) if count]
+        return " · ".join(parts)
+
+
+def progress_since(start: PipelineStatus, now: PipelineStatus) -> list[StationProgress]:
+    """Return how far the stations are in a run, from its first status to a later one."""
+    before = {one.station: one for one in start.stations}
+    return [_progress(before[one.station], one) for one in now.stations if one.station in before]
+
+
+def _progress(before: StationStatus, now: StationStatus) -> StationProgress:
+    done = max(0, now.ended - before.ended)
+    failed, retried = max(0, now.dead - before.dead), max(0, now.retried - before.retried)
+    return StationProgress(now.station, done, done + now.depth.total, now.rate, failed, retried)
 
 
 def status_of(

@@ -2,9 +2,10 @@
 
     query reads a stream of Stanchion ──progress──► listener ──START, COMPLETE──► the client of OpenLineage
                      └─ ends with an error ─────────────────► FAIL
+    tasks work on a plain station ──counts of its queue──► listener ──START, COMPLETE──► the client
 
-The id of a run is made from the query's and the batch's, so that a repeated batch is the same run. Events that a client
-can't send are logged, and cost no batch anything.
+The id of a run is made from the query's and the batch's, so that a repeated batch is the same run. A plain station has
+no batches: a run is the work of some seconds. Events that a client can't send are logged, and cost no item anything.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from datetime import datetime, timedelta
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 from uuid import NAMESPACE_URL, uuid5
+from weakref import WeakSet
 
 from stanchion.app import Stanchion
 from stanchion.context import context_of
+from stanchion.context.context import Context
+from stanchion.core.times import moment
 from stanchion.errors import MissingExtra, StanchionError
 from stanchion.pipelines.record import recorded
 from stanchion.stores.registry import shown_url
@@ -57,7 +61,8 @@ def follow(
 
     `app`: the store of the queues that are read. `outputs`: the queues or tables that a query writes to, by its name;
     a station's are known. `namespace`: of the jobs. `client`: by default one that is configured by the
-    environment, such as `OPENLINEAGE_URL`. Raises MissingExtra without the client of OpenLineage.
+    environment, such as `OPENLINEAGE_URL`. The plain stations of pipelines that this process runs on Spark are
+    followed while the listener is referenced. Raises MissingExtra without the client of OpenLineage.
     """
     try:
         from openlineage.client import OpenLineageClient
@@ -65,7 +70,13 @@ def follow(
         raise MissingExtra("openlineage", "lineage") from None
     listener = LineageListener(app, outputs or {}, namespace, client or OpenLineageClient())
     spark.streams.addListener(listener)
+    _FOLLOWERS.add(listener)
     return listener
+
+
+def followers(context: Context) -> list[LineageListener]:
+    """Return the listeners that follow what is done with a store."""
+    return [one for one in _FOLLOWERS if one.follows(context)]
 
 
 class LineageListener(StreamingQueryListener):
@@ -98,6 +109,14 @@ class LineageListener(StreamingQueryListener):
         if event.exception:
             self._send(self._failure(name, str(event.runId), event.exception))
 
+    def follows(self, context: Context) -> bool:
+        """Return whether it follows what is done with this store."""
+        return context_of(self._app).url == context.url
+
+    def worked(self, queue: str, items: int, began: int, ended: int) -> None:
+        """Send the events of items that left a plain station between two times of the store's clock."""
+        self._send(self._work(queue, items, moment(began), moment(ended)))
+
     def _send(self, events: Iterator[RunEvent]) -> None:
         try:
             for one in events:
@@ -108,15 +127,31 @@ class LineageListener(StreamingQueryListener):
     # -- events
 
     def _batch(self, progress: StreamingQueryProgress) -> Iterator[RunEvent]:
-        from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
-
         read = list(self._read(progress))
         name = progress.name or (read[0].name if read else str(progress.id))
         self._names[str(progress.id)] = name
-        run = Run(str(uuid5(NAMESPACE_URL, f"{progress.id}/{progress.batchId}")))
-        job, written = Job(self._namespace, name), list(self._written(progress, name))
         began = datetime.fromisoformat(progress.timestamp)
         ended = began + timedelta(milliseconds=progress.batchDuration)
+        written = list(self._written(name, progress.sink.numOutputRows))
+        yield from self._completed(f"{progress.id}/{progress.batchId}", name, (read, written), (began, ended))
+
+    def _work(self, queue: str, items: int, began: datetime, ended: datetime) -> Iterator[RunEvent]:
+        datasets = [_input(self._store, queue, items)], list(self._written(queue, -1))
+        yield from self._completed(f"{self._store}/{queue}/{began}", queue, datasets, (began, ended))
+
+    def _completed(
+        self,
+        named: str,
+        name: str,
+        datasets: tuple[list[InputDataset], list[OutputDataset]],
+        times: tuple[datetime, datetime],
+    ) -> Iterator[RunEvent]:
+        """Yield the events of a run. `named`: what its id is made from; `name`: of its job; `times`: start and end."""
+        from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
+
+        run, job = Run(str(uuid5(NAMESPACE_URL, named))), Job(self._namespace, name)
+        read, written = datasets
+        began, ended = times
         for state, at in ((RunState.START, began), (RunState.COMPLETE, ended)):
             yield RunEvent(
                 eventType=state,
@@ -143,20 +178,16 @@ class LineageListener(StreamingQueryListener):
         )
 
     def _read(self, progress: StreamingQueryProgress) -> Iterator[InputDataset]:
-        from openlineage.client.event_v2 import InputDataset
-        from openlineage.client.facet_v2 import input_statistics_input_dataset as statistics
-
         for source in progress.sources:
             queue = self._queue(source.endOffset)
-            facet = statistics.InputStatisticsInputDatasetFacet(rowCount=source.numInputRows, producer=PRODUCER)
             namespace, name = (self._store, queue) if queue else ("spark", source.description.partition("@")[0])
-            yield InputDataset(namespace, name, {"inputStatistics": facet})
+            yield _input(namespace, name, source.numInputRows)
 
-    def _written(self, progress: StreamingQueryProgress, name: str) -> Iterator[OutputDataset]:
+    def _written(self, name: str, rows: int) -> Iterator[OutputDataset]:
         from openlineage.client.event_v2 import OutputDataset
         from openlineage.client.facet_v2 import output_statistics_output_dataset as statistics
 
-        targets, rows = list(self._outputs.get(name, ()) or self._stations_after(name)), progress.sink.numOutputRows
+        targets = list(self._outputs.get(name, ()) or self._stations_after(name))
         known = len(targets) == 1 and rows >= 0
         facet = statistics.OutputStatisticsOutputDatasetFacet(rowCount=rows if known else None, producer=PRODUCER)
         for target in targets:
@@ -191,3 +222,15 @@ class LineageListener(StreamingQueryListener):
             if pipeline.queue(station.name) == name
             for to in station.to
         ]
+
+
+def _input(namespace: str, name: str, rows: int) -> InputDataset:
+    from openlineage.client.event_v2 import InputDataset
+    from openlineage.client.facet_v2 import input_statistics_input_dataset as statistics
+
+    facet = statistics.InputStatisticsInputDatasetFacet(rowCount=rows, producer=PRODUCER)
+    return InputDataset(namespace, name, {"inputStatistics": facet})
+
+
+_FOLLOWERS: Final = WeakSet[LineageListener]()
+"""The listeners of this process that are in use."""

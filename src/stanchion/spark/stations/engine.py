@@ -1,34 +1,42 @@
-"""A pipeline on Spark: each station is a Structured Streaming query, and all run concurrently.
+"""A pipeline on Spark. All its stations run concurrently.
 
-The store has the reserved items and the position of each stream. A failed query is restarted, and another process can
+    plain stations   one Spark job for all of them, whose tasks are workers       task_rounds
+    Spark stations   a Structured Streaming query for each                        queries
+
+The store has the claimed items and the position of each stream. What fails is started again, and another process can
 replace a dead one. So checkpoints do not matter here, and each run starts with a new one.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from stanchion.context import context_of
-from stanchion.errors import StanchionError
+from stanchion.core.checks import positive_seconds, seconds_of
+from stanchion.errors import StoreUnavailable
 from stanchion.pipelines import Pipeline
 from stanchion.pipelines.pipeline import plan_of
 from stanchion.pipelines.station import Station
+from stanchion.spark.datasource.options import reachable_url
 from stanchion.spark.session import session
+from stanchion.spark.stations.backlog import Backlog
 from stanchion.spark.stations.queries import Queries
+from stanchion.spark.stations.reports import Reports, Watch
+from stanchion.spark.stations.restarts import Restarts
 from stanchion.spark.stations.stateful import check, windows_of
+from stanchion.spark.stations.task_rounds import TaskRound, TaskRounds
 from stanchion.streams import release, streams
-from stanchion.streams.state import KIND, StreamState, has_unnumbered
+from stanchion.streams.state import KIND, StreamState
+from stanchion.worker.process.signals import Calls
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,13 +46,17 @@ log = logging.getLogger("stanchion.spark")
 
 _TICK_SECONDS = 0.2
 _LOOK_SECONDS = 1.0
-"""Interval of polls for due items while all stations have a query: each steps over remains of claims in indexes."""
-_PAUSE_SECONDS_MIN, _PAUSE_SECONDS_MAX = 1.0, 30.0
-_FAILURES_IN_A_ROW = 60
-"""Tries of a station with `available_now`: enough to halve a batch until the item that breaks it is alone."""
-_SHOWN = 500
-_LASTING = ("StreamTaken", "StreamStopped", "ForeignCheckpoint", "InvalidInput", "MissingExtra", "BatchNotKept")
-"""Errors that a retry does not help, by name, as Spark reports only text."""
+"""Interval of polls for due items while all stations run: each steps over remains of claims in indexes."""
+_TRIES = 60
+"""Tries of a query with `available_now`: enough to halve a batch until the item that breaks it is alone."""
+_ROUNDS = 10
+"""Rounds of tasks with `available_now` that fail without having claimed an item."""
+_IDLE_SECONDS = 2.0
+"""Seconds without work for plain stations after which their tasks leave the cores to the queries."""
+_TURN_SECONDS = 5.0
+"""Seconds for which the tasks have the only core, before the queries have it for as long."""
+_KILLED_SECONDS = 10.0
+_TASKS = "tasks"
 
 
 def run(
@@ -55,97 +67,147 @@ def run(
     available_now: bool = False,
     partitions: int | None = None,
     stop: threading.Event | None = None,
+    heartbeat: float = 10.0,
+    grace: float = 30.0,
+    watch: Watch | None = None,
 ) -> None:
-    """Run the stations of a pipeline on Spark until `stop` is set; with `available_now`, until no item is due.
+    """Run the stations of a pipeline on Spark until it is stopped; with `available_now`, until no item is due or runs.
 
-    `stations`: the stations to run, by default all; workers may run the others. `spark`: the session, by default from
-    `stanchion.spark.session`. `partitions`: tasks per micro-batch, by default the number of cores. Raises
-    StanchionError if another process starts to run the same stations on Spark, and with `available_now` if a station
-    keeps failing.
+    SIGTERM, SIGINT and `stop` end it. `stations`: the stations to run, by default all; workers may run the others.
+    `spark`: the session, by default from `stanchion.spark.session`. `partitions`: tasks per micro-batch, and for the
+    plain stations, by default the number of cores; beside Spark stations, the plain ones get half of them.
+    `heartbeat`, `grace`: of the workers in tasks, in seconds. `watch`: called every few seconds with the progress of
+    the stations. Raises StanchionError if another process starts to run the same Spark stations, and with
+    `available_now` if a station keeps failing.
     """
     plan_of(pipeline).prepare()
     chosen = plan_of(pipeline).chosen(stations)
+    reachable_url(context_of(pipeline).url)
     check(chosen)
+    every, grace = positive_seconds(heartbeat, "heartbeat"), seconds_of(grace, "grace")
     spark = spark or session()
-    with _folder() as folder:
-        queries = Queries(spark, partitions or _cores(spark), folder)
-        _Engine(pipeline, chosen, queries, stop or threading.Event(), available_now).run()
+    cores = partitions or _cores(spark)
+    plain = [one for one in chosen if one.frame is None]
+    tasks = cores if len(plain) == len(chosen) else max(1, cores // 2)
+    rounds = TaskRounds(spark, plain, tasks, every, grace) if plain else None
+    with _folder() as folder, Calls() as calls:
+        stopping, queries = _Stop(calls, stop or threading.Event()), Queries(spark, cores, folder)
+        engine = _Engine(chosen, queries, rounds, stopping, available_now, takes_turns=cores == 1)
+        engine.run(Reports(plan_of(pipeline), chosen, watch))
+
+
+@dataclass(frozen=True)
+class _Stop:
+    """Whether a signal, or another thread, has asked for the end."""
+
+    calls: Calls
+    event: threading.Event
+
+    @property
+    def asked(self) -> bool:
+        return self.event.is_set() or self.calls.signals > 0
+
+    @property
+    def at_once(self) -> bool:
+        """True after a second signal."""
+        return self.calls.signals > 1
+
+    def wait(self, seconds: float) -> bool:
+        """Wait that long, or until a signal; return whether the end was asked for."""
+        return self.asked or self.calls.wait(seconds) or self.asked
 
 
 @dataclass
 class _Engine:
-    pipeline: Pipeline
+    """Keeps the query of each Spark station running, and a round of tasks for the plain stations.
+
+    `rounds`: None without plain stations. `takes_turns`: there is only one core for tasks and queries.
+    """
+
     stations: Sequence[Station]
     queries: Queries
-    stop: threading.Event
+    rounds: TaskRounds | None
+    stop: _Stop
     until_empty: bool
+    takes_turns: bool = False
     running: dict[str, StreamingQuery] = field(default_factory=dict)
-    begin_at: dict[str, float] = field(default_factory=dict)
-    pauses: dict[str, float] = field(default_factory=dict)
-    failures: Counter[str] = field(default_factory=Counter)
-    """Failures in a row of each station, without a batch in between that it has processed."""
+    round: TaskRound | None = None
 
-    def run(self) -> None:
-        """Keep a query running for each station, until the engine is stopped or no item is due."""
+    def __post_init__(self) -> None:
+        self.framed = [one for one in self.stations if one.frame is not None]
+        self.backlog = Backlog(self.stations[0].context, self.stations)
+        self.restarts = Restarts(self.until_empty)
+        self._last_wanted: Sequence[Station] = self.stations
+        self._claims = 0
+        self._busy_at = self._begin_at = 0.0
+
+    def run(self, reports: Reports) -> None:
+        """Run until the engine is stopped, or no item is due."""
         try:
-            while not self.stop.is_set() and (wanted := self._wanted()):
+            while not self.stop.asked and (wanted := self._wanted()):
                 for _ in range(round(_LOOK_SECONDS / _TICK_SECONDS)):
                     for station in wanted:
-                        self._keep(station)
-                    if self.stop.wait(_TICK_SECONDS) or len(self.running) < len(self.stations):
+                        if station.frame is not None:
+                            self._keep(station)
+                    self._keep_round(wanted)
+                    reports.look()
+                    if self.stop.wait(_TICK_SECONDS) or len(self.running) < len(self.framed):
                         break
         finally:
+            if self.round is not None:
+                self.round.end()
             for query in self.running.values():
                 query.stop()
+            self._wait_for_tasks()
             self._release()
+            reports.look(at_last=True)
+
+    # -- which stations have work
 
     def _wanted(self) -> Sequence[Station]:
-        """Return the stations that need a query now; none if the work is done.
+        """Return the stations that need a query or tasks now; none if the work is done.
 
-        Stations that items will reach are started too, as the start of a query takes long.
+        Spark stations that items will reach are started too, as the start of a query takes long. The tasks of plain
+        stations leave their cores to the queries while these have all the work.
         """
-        if not self.until_empty:
+        if self.until_empty:
+            due = self._due() | self._unpublished() or self._due_behind_windows()
+            busy = [one for one in self.stations if one.queue in due]
+            behind = {station for one in busy for station in one.topology.followers[one.station]}
+            begun = behind.union(self.running, (one.station for one in busy)) if due else ()
+            wanted = [one for one in self.stations if one.station in begun]
+        elif self.rounds is not None and self.framed:
+            try:
+                due = self._due()
+            except StoreUnavailable as error:
+                log.warning("waiting for the store: %s", error)
+                return self._last_wanted
+            wanted = list(self.stations)
+        else:
             return self.stations
-        due = self._due() | self._unpublished() or self._due_behind_windows()
-        busy = [one for one in self.stations if one.queue in due]
-        behind = {station for one in busy for station in one.topology.followers[one.station]}
-        begun = behind.union(self.running, (one.station for one in busy))
-        return [one for one in self.stations if one.station in begun] if due else []
+        if self.framed:
+            wanted = [one for one in wanted if one.frame is not None or one.queue in due]
+        self._last_wanted = wanted
+        return wanted
 
     def _due(self) -> set[str]:
-        """Return the queues with due or reserved items.
-
-        The queries run meanwhile. An item can only be overlooked if it is claimed between two of these reads, and
-        the number of claims shows that: then the running stations have to be read again.
-        """
-        store = context_of(self.pipeline).store
-        queues = [station.queue for station in self.stations]
-        claims = self._claims(queues)
-        states = {value.name: StreamState.of(value) for value in store.values(KIND, queues)}
-        pending = {name for name, state in states.items() if state.pending}
-        if pending and len(self.running) == len(self.stations):
-            return pending  # no other station will start, so their due items need not be read
-        taken = {name for name, state in states.items() if name in pending or has_unnumbered(store, state)}
-        paused = {settings.name for settings in store.queues(queues) if settings.paused}
-        stats, now = store.stats(queues, ["next_due"]), store.now()
-        next_due = {queue: stats[queue].next_due for queue in queues if queue not in paused}
-        due = taken | {queue for queue, due_at in next_due.items() if due_at is not None and due_at <= now}
-        if due or self._claims(queues) == claims:
-            return due
-        return {station.queue for station in self.stations if station.station in self.running}
+        """Return the queues with due or running items."""
+        plain = self.round is not None and self.round.active
+        here = {one.queue for one in self.stations if one.station in self.running or (plain and one.frame is None)}
+        return self.backlog.due(here)
 
     def _unpublished(self) -> set[str]:
         """Return the queues of stations with a watermark that have no query yet in this run, and had a batch before.
 
         Their last driver may have died before it published the windows that its last batch had closed.
         """
-        behind = [one.queue for one in self.stations if windows_of(one) is not None and one.station not in self.running]
-        states = map(StreamState.of, context_of(self.pipeline).store.values(KIND, behind) if behind else ())
-        return {state.queue for state in states if state.seen is not None}
+        behind = [one for one in self.framed if windows_of(one) is not None and one.station not in self.running]
+        stored = behind[0].context.store.values(KIND, [one.queue for one in behind]) if behind else ()
+        return {state.queue for state in map(StreamState.of, stored) if state.seen is not None}
 
     def _due_behind_windows(self) -> set[str]:
         """Wait until the windows that the last items have closed are published; return the items due then."""
-        for station in self.stations:
+        for station in self.framed:
             query = self.running.get(station.station)
             if query is not None and windows_of(station) is not None:
                 try:
@@ -154,9 +216,7 @@ class _Engine:
                     return {station.queue}
         return self._due()
 
-    def _claims(self, queues: Sequence[str]) -> int:
-        stats = context_of(self.pipeline).store.stats(queues, ["totals"])
-        return sum(stats[queue].totals.reserved for queue in queues)
+    # -- queries
 
     def _keep(self, station: Station) -> None:
         """Start the query of a station, unless it runs, or has failed a moment ago."""
@@ -167,49 +227,75 @@ class _Engine:
         if query is not None:
             del self.running[name]
             self._after(station, query)
-        if time.monotonic() >= self.begin_at.get(name, 0.0):
+        if self.restarts.may_start(name):
             self.running[name] = self.queries.start(station)
 
     def _after(self, station: Station, query: StreamingQuery) -> None:
-        """Decide what follows the end of a query: a restart, immediately or later, or its error."""
+        """Decide what follows the end of a query."""
         error = query.exception()
-        failure = _failure(station, self.queries.failed(station, error))
         if _has_processed(query):
-            self.failures[station.station] = 0
-            self.pauses.pop(station.station, None)
-        self.failures[station.station] += 1
-        if failure.lasting or (self.until_empty and self.failures[station.station] > _FAILURES_IN_A_ROW):
-            raise StanchionError(failure.message) from error
-        pause = 0.0 if self.until_empty else self._longer_pause(station)
-        log.warning("%s; restarting it in %.0f s", failure.message, pause)
-        self.begin_at[station.station] = time.monotonic() + pause
+            self.restarts.progressed(station.station)
+        what, text = f"the query of station {station.station!r}", self.queries.failed(station, error)
+        self.restarts.failed(station.station, what, text, error, tries=_TRIES, pause=not self.until_empty)
 
-    def _longer_pause(self, station: Station) -> float:
-        last = self.pauses.get(station.station, _PAUSE_SECONDS_MIN / 2)
-        pause = self.pauses[station.station] = min(2 * last, _PAUSE_SECONDS_MAX)
-        return pause
+    # -- tasks
+
+    def _keep_round(self, wanted: Sequence[Station]) -> None:
+        """Start a round if plain stations have work; end it while they have none, or when its turn is over."""
+        if self.rounds is None:
+            return
+        busy, now = any(one.frame is None for one in wanted), time.monotonic()
+        self._busy_at = now if busy else self._busy_at
+        if self.round is not None and self.round.active:
+            if not self.round.ending and self._has_had_its_turn(wanted, now):
+                self.round.end()
+                self._begin_at = now + (_TURN_SECONDS if busy else 0.0)
+            return
+        if self.round is not None:
+            ended, self.round = self.round, None
+            self._after_round(ended)
+        if busy and now >= self._begin_at and self.restarts.may_start(_TASKS):
+            try:
+                self._claims = self.backlog.claims()
+                self.round = self.rounds.start()
+            except StoreUnavailable as error:
+                self.restarts.failed(_TASKS, "the start of the tasks", str(error), error, tries=_ROUNDS)
+
+    def _has_had_its_turn(self, wanted: Sequence[Station], now: float) -> bool:
+        queries_have_work = self.takes_turns and any(one.frame is not None for one in wanted)
+        turn_over = self.round is not None and now - self.round.began > _TURN_SECONDS
+        return (queries_have_work and turn_over) or now - self._busy_at > _IDLE_SECONDS
+
+    def _after_round(self, ended: TaskRound) -> None:
+        """Decide what follows the end of a round."""
+        if ended.ending:
+            return
+        with suppress(StoreUnavailable):
+            if self.backlog.claims() != self._claims:
+                self.restarts.progressed(_TASKS)
+        text = str(ended.error or "all of them ended")
+        self.restarts.failed(_TASKS, "the job of the plain stations", text, ended.error, tries=_ROUNDS)
+
+    def _wait_for_tasks(self) -> None:
+        """Let the tasks finish what they run, within their grace; after a second signal, end them at once."""
+        if self.round is None:
+            return
+        deadline = time.monotonic() + self.round.seconds_to_stop
+        while not self.round.wait(_TICK_SECONDS):
+            if self.stop.at_once or time.monotonic() > deadline:
+                self.round.kill()
+                self.round.wait(_KILLED_SECONDS)
+                return
 
     def _release(self) -> None:
         """Return reserved items now, instead of after missed heartbeats."""
-        store = context_of(self.pipeline).store
+        if not self.framed:
+            return
+        store = self.framed[0].context.store
         reserved = {stream.name for stream in streams(store) if stream.reserved_jobs}
-        for station in self.stations:
+        for station in self.framed:
             if station.queue in reserved:
                 release(store, station.queue)
-
-
-class _Failure(NamedTuple):
-    """Why a query failed, and whether it would keep failing."""
-
-    message: str
-    lasting: bool
-
-
-def _failure(station: Station, text: str) -> _Failure:
-    lasting = any(name in text for name in _LASTING)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    own = [line for line in lines if any(f"{name}: " in line for name in _LASTING)]
-    return _Failure(f"the query of station {station.station!r} failed: {(own or lines)[0][:_SHOWN]}", lasting)
 
 
 def _has_processed(query: StreamingQuery) -> bool:
@@ -218,10 +304,14 @@ def _has_processed(query: StreamingQuery) -> bool:
 
 
 def _cores(spark: SparkSession) -> int:
-    """Return the number of cores; with Spark Connect, which hides it, this machine's."""
+    """Return the number of cores that the session has now; Spark Connect hides it, but divides ranges by it."""
     from pyspark.sql.utils import is_remote
 
-    return os.cpu_count() or 1 if is_remote() else spark.sparkContext.defaultParallelism
+    if not is_remote():
+        return spark.sparkContext.defaultParallelism
+    from pyspark.sql import functions as f
+
+    return spark.range(1 << 12).select(f.spark_partition_id()).distinct().count()
 
 
 @contextmanager

@@ -1,26 +1,22 @@
 """Items of a micro-batch in Spark's tasks, which read them by parts, and settle many in one step.
 
-As items are settled individually, a repeated batch finds only the remaining ones. Plain stations need nothing more.
+As items are settled individually, a repeated batch finds only the remaining ones.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from stanchion.jobs.outcome import Outcome, unmet_by
 from stanchion.pipelines.route import LINEAGE
 from stanchion.pipelines.station import Station
-from stanchion.spark.unmet import UnmetItems
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow
-from stanchion.streams.state import known, reserved_rows, settle
-from stanchion.tasks.execution import Attempted
+from stanchion.streams.state import reserved_rows, settle
 from stanchion.telemetry.traces import Headers
 
 if TYPE_CHECKING:
@@ -29,14 +25,8 @@ if TYPE_CHECKING:
 TAKEN = "taken bigint, settled bigint"
 _TAKEN = pa.schema([("taken", pa.int64()), ("settled", pa.int64())])
 
-AT_ONCE = 1000
-"""Outcomes per call of settle."""
-
 PARTS_MAX = 16
 """Maximum number of id ranges in the header of a new item; more are merged into one."""
-
-SETTLED_WITHIN = 1.0
-"""Seconds after which outcomes are settled, though they are fewer: a process that dies loses no more work than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,53 +78,6 @@ class ReservedItems:
         context = self.station.context
         placed = context.lanes.place(context.store, list(ended), lambda: {row.id: row.tenant for row in rows})
         return settle(context.current_store(), list(placed))
-
-
-def work_on_items(items: ReservedItems, like: DataFrame) -> None:
-    """Run items through a plain station."""
-    items.frame(like, lambda rows: _settled(items, rows), TAKEN).collect()
-
-
-def work_on_stream(station: Station, stream: DataFrame) -> DataFrame:
-    """Return the stream of a station's items, as ids, with each run through the plain station and settled."""
-
-    def work(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for some in found:
-            state = known(station.context.store, station.queue)
-            if not (some.num_rows and state.pending):
-                continue
-            # If a later driver has a new batch, its items within these bounds are run here too, and settled once.
-            ids = some.column("id")
-            items = ReservedItems(station, state.token, [(ids[0].as_py(), ids[-1].as_py())])
-            yield from _settled(items, items.part(0))
-        station.context.close()
-
-    return stream.mapInArrow(work, TAKEN)
-
-
-def _settled(items: ReservedItems, rows: Sequence[JobRow]) -> Iterator[pa.RecordBatch]:
-    """Run items through a plain station, and settle them in portions."""
-    unmet = UnmetItems(items.station.queue)
-    for portion in _portions(items.station, rows):
-        ended = [attempt.outcome for _, attempt in portion if attempt.outcome is not None]
-        yield taken(len(portion), items.settle(ended, [row for row, _ in portion]))
-        for row, (_, outcome, error) in portion:
-            if isinstance(error, Outcome) and (condition := unmet_by(error)) is not None:
-                unmet.add(condition, row.id, dead=isinstance(outcome, outcomes.Bury))
-    unmet.merge(items.station.context.store)
-
-
-def _portions(station: Station, rows: Sequence[JobRow]) -> Iterator[list[tuple[JobRow, Attempted]]]:
-    """Yield items with their attempts."""
-    portion: list[tuple[JobRow, Attempted]] = []
-    began = time.monotonic()
-    for row in rows:
-        portion.append((row, station.attempt(row)))
-        if len(portion) == AT_ONCE or time.monotonic() - began > SETTLED_WITHIN:
-            yield portion
-            portion, began = [], time.monotonic()
-    if portion:
-        yield portion
 
 
 def taken(rows: int, settled: int) -> pa.RecordBatch:

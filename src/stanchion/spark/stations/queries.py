@@ -1,9 +1,8 @@
-"""The query of a station: a Structured Streaming query over the stream of the station's queue.
+"""The query of a Spark station: a Structured Streaming query over the stream of the station's queue.
 
-    plain station   stream ──ids──► tasks run the items one by one and settle each; the sink has nothing to write
-    Spark station   stream ──► foreachBatch: all items of a micro-batch as a DataFrame ──► store
+    stream ──► foreachBatch: all items of a micro-batch as a DataFrame ──► store
 
-The batches of a plain station never reach the driver's Python: the next call of its stream acknowledges them.
+Spark names its jobs after the query: the pipeline and the station.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from stanchion.pipelines.station import Station
 from stanchion.spark.datasource.endings import user_error
 from stanchion.spark.datasource.options import reachable_url
 from stanchion.spark.stations.frames import work_on_frame
-from stanchion.spark.stations.items import ReservedItems, work_on_items, work_on_stream
+from stanchion.spark.stations.items import ReservedItems
 from stanchion.spark.stations.stateful import windows_of, writer_of
 from stanchion.spark.stations.traced import batch_span
 from stanchion.streams import SinkBatch
@@ -29,13 +28,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-PER_BATCH = 20_000
-"""Items of a plain station in one micro-batch."""
-
 
 @dataclass
 class Queries:
-    """Starts the queries of stations. `partitions`: tasks per micro-batch; `folder`: for checkpoints."""
+    """Starts the queries of Spark stations. `partitions`: tasks per micro-batch; `folder`: for checkpoints."""
 
     spark: SparkSession
     partitions: int
@@ -52,21 +48,18 @@ class Queries:
             writer = writer_of(self.spark, station, windows, self.partitions, _page(self.spark))
             found: StreamingQuery = writer.queryName(station.name).start()
             return found
-        stream = self._stream(station)
-        if station.frame is None and station.context.traces is None:
-            writer = work_on_stream(station, stream).writeStream.format("noop")
-        else:  # also for the span of a batch, which belongs to the driver
-            writer = stream.writeStream.foreachBatch(_Batches(station, self.partitions, self.raised))
+        writer = self._stream(station).writeStream.foreachBatch(_Batches(station, self.partitions, self.raised))
         checkpoint = tempfile.mkdtemp(prefix=f"{station.station}-", dir=self.folder)
         return writer.queryName(station.name).option("checkpointLocation", checkpoint).start()
 
     def _stream(self, station: Station) -> DataFrame:
+        assert station.frame is not None  # noqa: S101 - only such stations have queries
         stream = (
             self.spark.readStream.format("stanchion")
             .option("url", reachable_url(station.context.url))
             .option("queue", station.queue)
             .option("partitions", self.partitions)
-            .option("maxRecordsPerBatch", station.frame.max_per_batch if station.frame else PER_BATCH)
+            .option("maxRecordsPerBatch", station.frame.max_per_batch)
         )
         if (ui := _page(self.spark)) is not None:
             stream = stream.option("ui", ui)
@@ -110,11 +103,7 @@ class _Batches:
             batch.drop_rest()
             return
         with batch_span(station.context, station, batch.token, len(ids)) as trace:
-            items = ReservedItems(station, batch.token, ranges(ids, self.partitions), trace)
-            if station.frame is None:
-                work_on_items(items, frame)
-            else:
-                work_on_frame(items, frame, batch)
+            work_on_frame(ReservedItems(station, batch.token, ranges(ids, self.partitions), trace), frame, batch)
 
 
 def record_failure(station: Station, error: str) -> None:
