@@ -35,7 +35,7 @@ TABLE: Final[Mapping[Use, Mapping[str, str]]] = {
         "streams": "stanchion.ops.cli.wings.streams",
         "web": "stanchion.ops.cli.wings.web",
     },
-    # What runs the stations of a pipeline besides workers: `run(pipeline, available_now=...)`.
+    # What runs the stations of a pipeline besides workers: `run(pipeline, available_now=, heartbeat=, grace=, watch=)`.
     "engines": {"spark": "stanchion.spark.stations.engine"},
     # Archives of finished jobs: `ArchivedItems`.
     "archives": {"delta": "stanchion.spark.archiving.inputs"},

@@ -122,15 +122,15 @@ def write(stream: TextIO, text: str) -> None:
             select.select((), (descriptor,), (), FLUSH_SECONDS)
 
 
-def log_to_stderr(level: str, form: str = "text") -> None:
+def log_to_stderr(level: str, form: str = "text", stream: TextIO | None = None) -> None:
     """Log from this level on, as `text` or `json`: also warnings, and what threads and finalizers raise.
 
-    Python would print these to stderr itself, in a call that waits for its reader. Raises InvalidInput for another
-    form.
+    Python would print these to stderr itself, in a call that waits for its reader. `stream`: what takes the place of
+    stderr. Raises InvalidInput for another form.
     """
     if form not in FORMATS:
         raise InvalidInput(f"--log-format must be one of {', '.join(FORMATS)}, not {form!r}")
-    handler = UnblockedHandler(sys.stderr)
+    handler = UnblockedHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     logging.basicConfig(level=level.upper(), handlers=[handler])
     logging.captureWarnings(capture=True)

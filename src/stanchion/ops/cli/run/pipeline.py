@@ -21,6 +21,7 @@ from stanchion.ops.cli.console.session import Exit, Session, command, load_pipel
 from stanchion.ops.cli.live.top import keys
 from stanchion.ops.cli.run.look import COLUMNS, Look
 from stanchion.ops.cli.run.options import LogFormat, LogLevel, refuse_level
+from stanchion.ops.cli.run.progress import shown_progress
 from stanchion.pipelines import Pipeline
 from stanchion.pipelines.pipeline import plan_of
 
@@ -38,7 +39,7 @@ def run(
     session: Session,
     target: Target,
     engine: Annotated[
-        str, typer.Option(help="workers, or spark: each station as a stream of micro-batches.")
+        str, typer.Option(help="workers, or spark: plain stations in its tasks, Spark stations as streams.")
     ] = "workers",
     until_empty: Annotated[
         bool, typer.Option("--until-empty", help="Stop once no station has an item, not even a delayed one.")
@@ -69,7 +70,9 @@ def run(
     if until_empty and available_now:
         raise InvalidInput("give --until-empty or --available-now, not both")
     if engine == "spark":
-        return _run_on_spark(pipeline, until_empty=until_empty, available_now=available_now)
+        times = {"heartbeat": duration(heartbeat, "--heartbeat"), "grace": duration(grace, "--grace")}
+        with shown_progress(session.out, log_level, log_format) as watch:
+            return _run_on_spark(pipeline, until_empty=until_empty, available_now=available_now, watch=watch, **times)
     plan_of(pipeline).check_worked(pipeline.queues)
     from stanchion.service.process import run_worker_process
     from stanchion.service.settings import WorkerSettings
@@ -170,7 +173,7 @@ def named_pipeline(session: Session, target: str) -> Pipeline:
     return pipeline
 
 
-def _run_on_spark(pipeline: Pipeline, *, until_empty: bool, available_now: bool) -> Exit:
+def _run_on_spark(pipeline: Pipeline, *, until_empty: bool, **options: object) -> Exit:
     if until_empty:
         raise InvalidInput("--until-empty is for workers; on Spark, --available-now stops once no item is due")
     try:
@@ -179,7 +182,7 @@ def _run_on_spark(pipeline: Pipeline, *, until_empty: bool, available_now: bool)
         if error.name is None or not error.name.startswith("pyspark"):
             raise
         raise MissingExtra("spark", "a pipeline on Spark") from None
-    stations.run(pipeline, available_now=available_now)
+    stations.run(pipeline, **options)
     return Exit.OK
 
 
