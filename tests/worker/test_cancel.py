@@ -97,7 +97,7 @@ def test_a_job_that_is_cancelled_in_the_buffer_does_not_run(app):
 
     runners = Runners(
         *(context_of(app), 1, DefaultTimeouts(context_of(app), None, 10)),
-        Hearers(finished.append, room=lambda: None, stuck=lambda: None),
+        Hearers(finished.extend, room=lambda: None, stuck=lambda: None),
     )
     handle = task.enqueue(1)
     (row,) = app.store.claim(Claim("default", 1, "token", worker="me")).rows

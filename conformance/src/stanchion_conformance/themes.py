@@ -24,6 +24,7 @@ THEMES = (
     "jobs.attempts",
     "jobs.bad_input",
     "jobs.bands",
+    "jobs.batch_tasks",
     "jobs.boundaries",
     "jobs.checkpoints",
     "jobs.concurrency",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from stanchion.core.retry import Retry
@@ -33,13 +33,27 @@ class Checks(Protocol):
         """Raise the outcome of a job whose payload does not meet it."""
 
 
+class Batching(NamedTuple):
+    """How one call of a function gets many jobs.
+
+    `size`: the most jobs of a call. `wait`: seconds for more jobs, from the first one in hand. `signature`: of the
+    function. `jobs_parameter`: the parameter that gets the jobs.
+    """
+
+    size: int
+    wait: float
+    signature: inspect.Signature
+    jobs_parameter: str | None
+
+
 class Work(Protocol):
     """A function, with everything needed to run it for a job.
 
     `name`: for logs and errors. `timeout`: seconds per attempt, for jobs without their own. `attempts_max`: attempts
     after which a failed job is dead; None: by the job. `job_parameter`: the parameter that gets the job;
     `failure_parameter`: the one that gets why a part of a flow has failed.
-    `models`: the parameters and the result that are models, if any. `expectations`: for a payload, if any.
+    `models`: the parameters and the result that are models, if any. `expectations`: for a payload, if any. `batching`:
+    of a function that gets many jobs at once; `signature` and `models` are of the call of one job.
     """
 
     @property
@@ -56,6 +70,8 @@ class Work(Protocol):
     def models(self) -> Models | None: ...
     @property
     def expectations(self) -> Checks | None: ...
+    @property
+    def batching(self) -> Batching | None: ...
     @property
     def is_async(self) -> bool: ...
     @property

@@ -35,10 +35,11 @@ class ReportingMeter(Meter):
 
 
 class Settlement(NamedTuple):
-    """How a reserved job is to end; see `Stanchion.settle`."""
+    """How a reserved job is to end; see `Stanchion.settle`. `error`: the exception that was given as the reason."""
 
     reservation: HeldJob
     outcome: outcomes.Ending
+    error: BaseException | None = None
 
 
 class HeldJob(Job):
@@ -144,7 +145,9 @@ class HeldJob(Job):
         if seconds is None:
             return self.buried("the retry policy gives up" if error is None else error)
         back = outcomes.Rollback(self._row.lease, seconds, payload=payload_text(self, payload))
-        return Settlement(self, back if error is None else back._replace(**self._failure_of(error)._asdict()))
+        if error is None:
+            return Settlement(self, back)
+        return Settlement(self, back._replace(**self._failure_of(error)._asdict()), _exception(error))
 
     def released(self, delay: float | timedelta = 0.0, *, payload: object = UNCHANGED) -> Settlement:
         """Return what `release` does."""
@@ -167,7 +170,7 @@ class HeldJob(Job):
 
     def buried(self, reason: BaseException | str = "buried") -> Settlement:
         """Return what `bury` does."""
-        return Settlement(self, outcomes.Bury(self._row.lease, *self._failure_of(reason)))
+        return Settlement(self, outcomes.Bury(self._row.lease, *self._failure_of(reason)), _exception(reason))
 
     def abandoned(self, reason: str = "") -> Settlement:
         """Return what `abandon` does."""
@@ -197,6 +200,20 @@ def lease_of(job: HeldJob) -> Lease:
 def ask_to_stop(job: HeldJob) -> None:
     """Set `cancelled`; a worker calls this for jobs that the store lists as cancelled."""
     job._asked_to_stop = True
+
+
+def is_asked_to_stop(job: HeldJob) -> bool:
+    """Return whether a job was asked to stop, as far as this process knows."""
+    return job._asked_to_stop
+
+
+def record_no_more(job: HeldJob) -> None:
+    """Let the outcomes of a job go to the store from now on, as the batch that has recorded them is over."""
+    job._record = None
+
+
+def _exception(reason: BaseException | str) -> BaseException | None:
+    return reason if isinstance(reason, BaseException) else None
 
 
 def payload_text(job: HeldJob, payload: object) -> str | None:

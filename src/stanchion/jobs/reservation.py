@@ -168,11 +168,11 @@ def _settled(context: Context, settlements: Sequence[Settlement], tx: object) ->
             context.current_store().settle(last, tx)
         states = context.current_store().settle([one.outcome for one in settlements], tx, repeat=repeat)
     except StoreUnavailable:
-        for reservation, _ in settlements:
+        for reservation in (one.reservation for one in settlements):
             reply_lost(reservation)
         raise
     lost = []
-    for (reservation, _), state in zip(settlements, states, strict=True):
+    for (reservation, *_), state in zip(settlements, states, strict=True):
         if state is not None:
             note_settled(reservation, state)
         elif reservation.settled_as is None:

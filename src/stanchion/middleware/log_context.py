@@ -14,8 +14,9 @@ _current: ContextVar[dict[str, object] | None] = ContextVar("stanchion_log_conte
 class LogContext:
     """Middleware that adds `job`, `task`, `attempt` and `queue` to the log records of an attempt.
 
-    Also `trace_id` and `span_id`, if OpenTelemetry has a span. A field that the call of the logger gives in `extra`
-    stays. Threads that get a copy of the context, as by `asyncio.to_thread`, are included.
+    For a batch, `jobs`, their number, in place of `job` and `attempt`. Also `trace_id` and `span_id`, if OpenTelemetry
+    has a span. A field that the call of the logger gives in `extra` stays. Threads that get a copy of the context, as
+    by `asyncio.to_thread`, are included.
     """
 
     def __init__(self) -> None:
@@ -65,6 +66,8 @@ class _Fields(logging.Filter):
 
 
 def _fields_of(attempt: Attempt) -> dict[str, object]:
+    if attempt.is_batch:
+        return {"jobs": len(attempt.jobs), "task": attempt.task, "queue": attempt.jobs[0].queue}
     job = attempt.job
     return {"job": job.id, "task": attempt.task, "attempt": job.attempt, "queue": job.queue}
 

@@ -39,17 +39,20 @@ class Sentry:
 
     @contextmanager
     def _reporting(self, attempt: Attempt) -> Iterator[None]:
-        job, sdk = attempt.job, self._sdk
+        job, sdk = attempt.jobs[0], self._sdk
+        told: dict[str, object] = {"task": attempt.task, "queue": job.queue}
+        if attempt.is_batch:
+            told |= {"jobs": len(attempt.jobs)}
+        else:
+            told |= {"job": job.id, "attempt": job.attempt, "tenant": job.tenant}
         with sdk.isolation_scope() as scope:
             scope.clear_breadcrumbs()
             scope.set_transaction_name(attempt.task, source="task")
             scope.set_tag("stanchion.queue", job.queue)
-            scope.set_context(
-                "stanchion",
-                {"job": job.id, "task": attempt.task, "queue": job.queue, "attempt": job.attempt, "tenant": job.tenant},
-            )
+            scope.set_context("stanchion", told)
+            headers = {} if attempt.is_batch else job.headers or {}
             transaction = sdk.continue_trace(
-                {name: value for name, value in (job.headers or {}).items() if isinstance(value, str)},
+                {name: value for name, value in headers.items() if isinstance(value, str)},
                 op="queue.process",
                 name=attempt.task,
                 source="task",

@@ -72,6 +72,7 @@ class Station:
         self.signature = signature_of(self.function)
         self.job_parameter = None if function is None else parameter_of(hints_of(function), Job)
         self.models, self.failure_parameter, self.expectations = None, None, expectations
+        self.batching = None
         refuse_generator(self.function, f"station {name!r}")
         self._check_function()
 

@@ -9,10 +9,10 @@ from stanchion.jobs.reservation import Reservation
 
 
 class HasJob(Protocol):
-    """An attempt, whose reservation is made when something asks for it."""
+    """An attempt, whose reservation is made when something asks for it; None for a batch."""
 
     @property
-    def job(self) -> Reservation: ...
+    def job(self) -> Reservation | None: ...
 
 
 RUNNING: ContextVar[HasJob | None] = ContextVar("stanchion_running", default=None)
@@ -23,8 +23,8 @@ def current_job() -> Reservation | None:
     """Return the running job, in a task, a station, middleware, and all functions that they call; None elsewhere.
 
     A context variable holds it: `asyncio.to_thread` and tasks of asyncio pass it on, a `threading.Thread` or an
-    executor only with `contextvars.copy_context().run`. A function of a Spark station has many items at once, and no
-    current job.
+    executor only with `contextvars.copy_context().run`. A batch task and a function of a Spark station have many jobs
+    at once, and no current one.
     """
     attempt = RUNNING.get()
     return None if attempt is None else attempt.job

@@ -8,18 +8,27 @@ in order:
     anything is returned                  else the function would count as async
     the first parameter is the job        enqueue, using, s and si leave it out
     any other function                    as it is
+
+With `batch=`, the function takes a list of items, a call one item, and the result is an element of what is returned:
+
+    None is returned                      the result is None
+    a list is returned                    of results, and errors or outcomes of single jobs
+    a list of the jobs is taken, too      calls leave it out
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from stanchion.tasks.task import Task, TaskFunction, TaskOptions
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from stanchion.core.retry import Retry
     from stanchion.jobs.job import Job
+    from stanchion.jobs.outcome import Bury, Cancel, Outcome, RetryAfter, Snooze
     from stanchion.jobs.reservation import Reservation
 
 P = ParamSpec("P")
@@ -31,6 +40,48 @@ Awaited = Coroutine[Any, Any, R]
 
 class _Anything:
     """A class that no function names: only a parameter that takes anything takes it."""
+
+
+T = TypeVar("T")
+K = TypeVar("K", "Job", "Reservation")
+
+if TYPE_CHECKING:
+    Each = Sequence[R | BaseException | Exception | Outcome | Snooze | RetryAfter | Cancel | Bury]
+    """The results of a batch: of each job, or the error or the outcome that it ends by. pyright takes these classes out
+    of a union of results, but no class that is derived from them."""
+
+
+class BatchDecorator(Protocol):
+    """Registers functions as batch tasks."""
+
+    @overload
+    def __call__(
+        self, function: Callable[[list[K], list[T]], Awaited[None]], /
+    ) -> TaskFunction[[list[K], list[T]], Awaited[None], [T], None]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[K], list[T]], Awaited[Each[R]]], /
+    ) -> TaskFunction[[list[K], list[T]], Awaited[Each[R]], [T], R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[K], list[T]], None], /
+    ) -> TaskFunction[[list[K], list[T]], None, [T], None]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[K], list[T]], Each[R]], /
+    ) -> TaskFunction[[list[K], list[T]], Each[R], [T], R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[T]], Awaited[None]], /
+    ) -> TaskFunction[[list[T]], Awaited[None], [T], None]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[T]], Awaited[Each[R]]], /
+    ) -> TaskFunction[[list[T]], Awaited[Each[R]], [T], R]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], None], /) -> TaskFunction[[list[T]], None, [T], None]: ...
+    @overload
+    def __call__(self, function: Callable[[list[T]], Each[R]], /) -> TaskFunction[[list[T]], Each[R], [T], R]: ...
 
 
 class TaskDecorator:
@@ -63,6 +114,17 @@ class TaskDecorator:
     def __call__(self, function: Callable[P, Awaited[R]], /) -> TaskFunction[P, Awaited[R], P, R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R, P, R]: ...
+    @overload
+    def __call__(
+        self,
+        /,
+        *,
+        batch: int,
+        wait: float | timedelta = 0,
+        name: str | None = None,
+        retry: Retry | None = None,
+        **options: Unpack[TaskOptions],
+    ) -> BatchDecorator: ...
     @overload
     def __call__(
         self, /, *, name: str | None = None, retry: Retry | None = None, **options: Unpack[TaskOptions]

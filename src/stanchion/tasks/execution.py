@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from contextvars import copy_context
 from decimal import getcontext, setcontext
-from functools import partial
-from inspect import Parameter
-from typing import Any, NamedTuple
+from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
 from stanchion.context.context import Context
 from stanchion.context.unknown_work import Unknown
-from stanchion.core.concurrency.forks import end_child
-from stanchion.core.text.tracebacks import begins_task
 from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
 from stanchion.flows.failure import failure_for
-from stanchion.flows.handle import FlowHandle
 from stanchion.flows.plan import after_of
 from stanchion.flows.results import Values
 from stanchion.jobs.failures import Failure, described, failure_of, with_cause
-from stanchion.jobs.handle import JobHandle
-from stanchion.jobs.held_job import lease_of, payload_text
+from stanchion.jobs.held_job import Settlement, is_asked_to_stop, lease_of, payload_text, record_no_more
 from stanchion.jobs.outcome import Bury, Cancel, Outcome, RetryAfter, Snooze
 from stanchion.jobs.reservation import Reservation
 from stanchion.stores.one_by_one import DATA
@@ -30,35 +23,46 @@ from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.rules.lifecycle.outcomes import commit_of
 from stanchion.tasks.coroutines import run_to_end
-from stanchion.tasks.current import RUNNING
-from stanchion.tasks.middleware import Attempt, arun_within, run_within
+from stanchion.tasks.function_call import FunctionCall, Unrunnable
 from stanchion.tasks.retrying import after_failure
 from stanchion.tasks.traced import TracedAttempt
+from stanchion.telemetry.traces import Traces
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _MAKING = threading.Lock()
 
 
-class Unrunnable(StanchionError):
-    """This code can't run the job, now or on a retry: the job is dead with this error."""
+class SharedCall(Protocol):
+    """A call for the jobs of a batch: its errors may show the values of any of them."""
+
+    @property
+    def mask(self) -> Callable[[str], str] | None: ...
+    def failure(self, error: BaseException | str) -> Failure: ...
 
 
 class Superseded(Unrunnable):
     """The job must not run, as a newer one has taken its place: it is cancelled with this reason."""
 
 
-class Execution:
-    """One attempt: the reserved job, the work that it calls, and the arguments.
+class Execution(FunctionCall):
+    """One attempt at a job: the reserved job, the work that it calls, and the arguments.
 
-    Raises Unknown if this code lacks the task or station, Unrunnable if the arguments do not fit, and
-    StoreUnavailable if the values from its flow can't be read now.
+    The attempts of a batch share one call. Raises Unknown if this code lacks the task or station, Unrunnable if the
+    arguments do not fit, and StoreUnavailable if the values from its flow can't be read now.
     """
 
-    __slots__ = ("_context", "_job", "args", "kwargs", "payload", "row", "traced", "work")
+    __slots__ = ("_job", "batch", "payload", "row", "settlement")
 
     def __init__(self, context: Context, row: JobRow) -> None:
         self._context, self.row = context, row
         self._job: Reservation | None = None
-        self.traced: TracedAttempt | None = None
+        self.traced = None
+        self.batch: SharedCall | None = None
+        """The call that it shares with other attempts, while these end."""
+        self.settlement: Settlement | None = None
+        """How the task of a batch has said that the job ends."""
         try:
             self.work = context.registry.known_work_of(row)
             if refusal := self.work.refused(row):
@@ -70,6 +74,8 @@ class Execution:
                 self.args.insert(0, Values(context, row.flow_root).behind(after))
             if self.work.models is not None:
                 self.args, self.kwargs = self.work.models.given(self.args, self.kwargs)
+            if self.work.batching is not None and (len(self.args) != 1 or self.kwargs):
+                raise Unrunnable(f"the arguments no longer fit {self.work.name}: each job of a batch has one item")
             failed = self.work.failure_parameter
             given: dict[str, object] = {} if failed is None else {failed: failure_for(context, row)}
         except (StoreUnavailable, Unrunnable, Unknown):
@@ -78,7 +84,7 @@ class Execution:
             raise Unrunnable(f"job {row.id} can't be read: {error}") from None
         if (name := self.work.job_parameter) is not None:
             given[name] = self.job
-        self._give(given)
+        self._give(self.work.signature, given)
 
     @property
     def job(self) -> Reservation:
@@ -86,13 +92,24 @@ class Execution:
         if self._job is None:
             with _MAKING:  # a worker's thread that asks the job to stop must reach the one that the task has
                 if self._job is None:
-                    row = self.row
-                    self._job = Reservation(self._context, row, self.work.retry, told=row.worker is not None)
+                    row, record = self.row, None if self.work.batching is None else self._record
+                    told = row.worker is not None
+                    self._job = Reservation(self._context, row, self.work.retry, record, told=told)
         return self._job
+
+    @property
+    def jobs(self) -> list[Reservation]:
+        """The reserved job, in a list."""
+        return [self.job]
 
     @property
     def mask(self) -> Callable[[str], str] | None:
         """What hides the values that the task hides in texts; None if it hides nothing."""
+        return self.own_mask if self.batch is None else self.batch.mask
+
+    @property
+    def own_mask(self) -> Callable[[str], str] | None:
+        """What hides these values of this job only."""
         return self._context.hidden.masking(self.row.task, lambda: self.payload)
 
     @property
@@ -101,72 +118,38 @@ class Execution:
         return self._job is not None and self._job.settled_as is not None
 
     @property
+    def asked_to_stop(self) -> bool:
+        """Whether the job was asked to stop, as far as this process knows."""
+        return bool(self.row.cancel_requested) if self._job is None else is_asked_to_stop(self._job)
+
+    @property
     def heard(self) -> bool:
         """Whether the task has the job, or a listener hears of its success."""
         return self._job is not None or self._context.events.hears("done")
 
-    def _give(self, given: Mapping[str, object]) -> None:
-        """Pass values that no call gives to their parameters, at their positions among the stored arguments."""
-        if not given:
-            return
-        for place, (name, parameter) in enumerate(self.work.signature.parameters.items()):
-            if name not in given:
-                continue
-            if parameter.kind is Parameter.KEYWORD_ONLY or place > len(self.args):
-                self.kwargs[name] = given[name]
-            else:
-                self.args.insert(place, given[name])
+    def failure(self, error: BaseException | str) -> Failure:
+        """Return an error or a reason as it is stored, without the values that the task hides."""
+        if self.batch is not None:
+            return self.batch.failure(error)
+        return failure_of(error, self.row.task, self.mask)
 
-    def call(self) -> Any:
-        """Run the function, within the middleware; for an async one, return the coroutine.
+    def leave_batch(self) -> None:
+        """End the recording of how the job ends: from now on it acts on the store, which refuses what comes late."""
+        self.batch = None
+        if self._job is not None:
+            record_no_more(self._job)
 
-        In the context variables of this attempt only, where it becomes the current one.
-        """
-        RUNNING.set(self)
-        middleware, call = self._context.middleware, self._called
-        if self.work.is_async:
-            if middleware.asynchronous:
-                call = partial(arun_within, middleware.asynchronous, Attempt(self), call)
-        elif middleware.sync:
-            call = partial(run_within, middleware.sync, Attempt(self), call)
-        if (traces := self._context.traces) is None:
-            return call()
-        self.traced = TracedAttempt(traces, self.row, self.work.name, lambda: self.mask)
-        return self.traced.run_async(call) if self.work.is_async else self.traced.run(call)
+    def _traced(self, traces: Traces) -> TracedAttempt:
+        return TracedAttempt(traces, self.row, traces.processing(self.row, self.work.name), lambda: self.mask)
 
-    def awaited(self, value: Awaitable[object]) -> object:
-        """Wait for the awaitable that a call in this thread returned, in a new event loop."""
-        return run_to_end(_waited_for(value))
-
-    @begins_task
-    def _called(self) -> Any:
+    def _check(self) -> None:
         if self.work.expectations is not None:
             self.work.expectations.check(self._context.store, self.row, self.payload)
-        process = os.getpid()
-        try:
-            value = self.work.function(*self.args, **self.kwargs)
-            if os.getpid() != process:
-                end_child(None)
-            # A plain function around an async one returns an awaitable.
-            return self.awaited(value) if _is_awaited(value) and not self.work.is_async else value
-        except BaseException as error:
-            if os.getpid() != process:
-                end_child(error)
-            if not isinstance(error, TypeError):
-                raise
-            # Without a second frame the call failed before the function started: the arguments do not fit.
-            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                raise Unrunnable(f"the arguments no longer fit {self.work.name}: {error}") from None
-            raise
 
-
-def _is_awaited(value: object) -> bool:
-    """Return whether a plain function's value is to be awaited. A handle is not: its job may need this thread."""
-    return hasattr(type(value), "__await__") and not isinstance(value, JobHandle | FlowHandle)
-
-
-async def _waited_for(value: Awaitable[object]) -> object:
-    return await value
+    def _record(self, settlement: Settlement) -> None:
+        if self.settlement is not None:
+            raise InvalidInput(f"job {self.row.id} of the batch has an outcome already: each job ends once")
+        self.settlement = settlement
 
 
 def outcome_of_value(execution: Execution, value: object) -> outcomes.Outcome | None:
@@ -182,7 +165,7 @@ def outcome_of_value(execution: Execution, value: object) -> outcomes.Outcome | 
             return execution.traced.outcome(lambda: execution.work.outcome(execution.row, execution.payload, value))
         return execution.work.outcome(execution.row, execution.payload, value)
     except InvalidInput as error:
-        return outcomes.Bury(execution.row.lease, *_failure(execution, error))
+        return outcomes.Bury(execution.row.lease, *execution.failure(error))
 
 
 def outcome_of_error(execution: Execution, error: BaseException) -> outcomes.Outcome | None:
@@ -194,26 +177,21 @@ def outcome_of_error(execution: Execution, error: BaseException) -> outcomes.Out
         case Snooze() | RetryAfter():
             return _put_off(execution, error)
         case Cancel(reason=reason):
-            return outcomes.Abandon(lease_of(job), _failure(execution, reason).error)
+            return outcomes.Abandon(lease_of(job), execution.failure(reason).error)
         case Bury(reason=reason):
             return outcomes.Bury(lease_of(job), *_caused(execution, error, reason or "buried"))
         case Unrunnable():
             return unrunnable(execution.row, error)
     try:
-        return after_failure(lease_of(job), job, execution.work, error, _failure(execution, error))
+        return after_failure(lease_of(job), job, execution.work, error, execution.failure(error))
     except Bury as outcome:  # raised by the retry policy
         outcome.__cause__ = outcome.__cause__ or error
         return outcomes.Bury(lease_of(job), *_caused(execution, outcome, outcome.reason or "buried"))
 
 
-def _failure(execution: Execution, error: BaseException | str) -> Failure:
-    """Return an error or a reason as it is stored, without the values that the task hides."""
-    return failure_of(error, execution.row.task, execution.mask)
-
-
 def _caused(execution: Execution, error: Outcome, reason: str) -> Failure:
     """Return the reason of an outcome that a task has raised, with the error that it was raised from."""
-    return with_cause(_failure(execution, reason), error, execution.mask)
+    return with_cause(execution.failure(reason), error, execution.mask)
 
 
 def _put_off(execution: Execution, wanted: Snooze | RetryAfter) -> outcomes.Outcome:
@@ -303,11 +281,16 @@ class Attempted(NamedTuple):
     error: BaseException | None = None
 
 
-def attempted(context: Context, row: JobRow) -> Attempted:
-    """Run one claimed job in this thread, without settling it, in a copy of the caller's context variables."""
+def in_own_variables(run: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function in a copy of the caller's context variables."""
     variables = copy_context()
     variables.run(setcontext, getcontext().copy())  # decimal's variable holds an object that jobs can change
-    return variables.run(_attempted, context, row)
+    return variables.run(run, *args, **kwargs)
+
+
+def attempted(context: Context, row: JobRow) -> Attempted:
+    """Run one claimed job in this thread, without settling it, in a copy of the caller's context variables."""
+    return in_own_variables(_attempted, context, row)
 
 
 def _attempted(context: Context, row: JobRow) -> Attempted:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from stanchion.context.work import Work
 from stanchion.core.text.tracebacks import begins_task
+from stanchion.errors import InvalidInput
 from stanchion.jobs.reservation import Reservation
 
 CallNext = Callable[[], Any]
@@ -27,11 +28,13 @@ class _Call(Protocol):
     @property
     def work(self) -> Work: ...
     @property
-    def job(self) -> Reservation: ...
+    def job(self) -> Reservation | None: ...
+    @property
+    def jobs(self) -> list[Reservation]: ...
 
 
 class Attempt:
-    """One attempt at a job, as middleware sees it.
+    """One attempt at a job, or at the jobs of a batch, as middleware sees it.
 
     `args` and `kwargs` are the arguments of the call, which middleware may change before it calls the rest.
     """
@@ -43,8 +46,20 @@ class Attempt:
 
     @property
     def job(self) -> Reservation:
-        """The running job."""
-        return self._call.job
+        """The running job. Raises InvalidInput for a batch, which has several: see `jobs`."""
+        if (job := self._call.job) is None:
+            raise InvalidInput(f"an attempt at the batch task {self.task!r} has several jobs: use attempt.jobs")
+        return job
+
+    @property
+    def jobs(self) -> list[Reservation]:
+        """The running jobs: those of a batch in the order of its items, else the only one."""
+        return self._call.jobs
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the task takes batches: `jobs` may have several."""
+        return self._call.job is None
 
     @property
     def task(self) -> str:
@@ -75,7 +90,9 @@ class Attempt:
         self._call.kwargs = dict(kwargs)
 
     def __repr__(self) -> str:
-        return f"<Attempt {self.job.attempt} at {self.task} {self.job.id}>"
+        if (job := self._call.job) is None:
+            return f"<Attempt at {len(self.jobs)} jobs of {self.task}>"
+        return f"<Attempt {job.attempt} at {self.task} {job.id}>"
 
 
 class BothKinds(Protocol):

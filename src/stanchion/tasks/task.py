@@ -161,12 +161,17 @@ def registered(
     refuse_generator(function, "a task")
     given = dict(options)
     hide = cast("Iterable[str | Sequence[str]] | None", given.pop("hide", None))
+    batch = None
+    if (batch_size := given.pop("batch", None)) is not None or "wait" in given:
+        from stanchion.tasks.batches.options import batch_options
+
+        batch = batch_options(batch_size, given.pop("wait", 0))
     policy, rest = task_options({"retry": retry, **given}, context.retry)
     key = rest.get("rate_key")
     if key is not None and "rate" not in rest and f"key:{key}" not in context.rates.declared:
         raise undeclared(key)  # a module is imported without a look at the store
     name = name or f"{module_of(function)}.{function.__qualname__}"
-    work = TaskWork(context, function, name, policy, rest)
+    work = TaskWork(context, function, name, policy, rest, batch)
     task: Task[..., object] = TaskFunction(work)
     other = context.registry.tasks.setdefault(work.name, work)
     if other is not work and _code(other.function) is not _code(function):

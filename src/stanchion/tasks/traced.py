@@ -20,16 +20,17 @@ T = TypeVar("T")
 
 
 class TracedAttempt:
-    """One attempt at a job, with its span.
+    """One attempt at a job, with its span, which the attempts of a batch share.
 
-    `name`: of its task or station. `mask`: returns what hides values of the job in texts.
+    `mask`: returns what hides values of the job in texts.
     """
 
     __slots__ = ("_mask", "_row", "_span", "_traces")
 
-    def __init__(self, traces: Traces, row: JobRow, name: str, mask: Callable[[], Callable[[str], str] | None]) -> None:
-        self._traces, self._row, self._mask = traces, row, mask
-        self._span: Span = traces.processing(row, name)
+    def __init__(
+        self, traces: Traces, row: JobRow, span: Span, mask: Callable[[], Callable[[str], str] | None]
+    ) -> None:
+        self._traces, self._row, self._span, self._mask = traces, row, span, mask
 
     def run(self, call: Callable[[], T]) -> T:
         """Call a function inside the span.

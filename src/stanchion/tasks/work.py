@@ -19,20 +19,29 @@ from stanchion.tasks.calls import CallMaker
 from stanchion.tasks.parameters import CallShape, are_plain, hints_of, injected_parameters, signature_of
 
 if TYPE_CHECKING:
+    from stanchion.context.work import Batching
     from stanchion.stores.records.outcomes import Commit, Continue
     from stanchion.tasks.arguments import TaskModels
+    from stanchion.tasks.batches.options import BatchOptions
 
 
 class TaskWork:
     """A function under a stable name, with everything needed to make jobs of its calls, and to run them.
 
     It is a `context.work.Work`. `task`: the `tasks.task.Task` that programs have, which tasks of every app lack.
+    `batch`: for a function that gets many jobs at once.
     """
 
     task: Any
 
     def __init__(
-        self, context: Context, function: Callable[..., Any], name: str, retry: Retry, options: EnqueueOptions
+        self,
+        context: Context,
+        function: Callable[..., Any],
+        name: str,
+        retry: Retry,
+        options: EnqueueOptions,
+        batch: BatchOptions | None = None,
     ) -> None:
         self.context, self.function, self.name, self.retry = context, function, checked_name(name, "task name"), retry
         self.options = options
@@ -40,8 +49,10 @@ class TaskWork:
         timeout = options.get("timeout")
         self.timeout = None if timeout is None else seconds_of(timeout, "timeout")
         self.is_async = is_async(function)
-        self.signature = signature_of(function)
-        hints = hints_of(function)
+        self.signature, hints = signature_of(function), hints_of(function)
+        self.batching: Batching | None = None
+        if batch is not None:
+            self.batching, self.signature, hints = batch.of(name, self.signature, hints)
         plain = are_plain(hints)
         self.job_parameter, self.failure_parameter = (None, None) if plain else injected_parameters(hints)
         self.injected = {name for name in (self.job_parameter, self.failure_parameter) if name is not None}

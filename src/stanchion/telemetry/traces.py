@@ -90,6 +90,17 @@ class Traces:
             [self._trace.Link(pushed)] if pushed.is_valid else [],
         )
 
+    def processing_batch(self, rows: Sequence[JobRow], name: str) -> Span:
+        """Start the span of an attempt at jobs: a child of the push of one job, linked to the pushes of several."""
+        if len(rows) == 1:
+            return self.processing(rows[0], name)
+        attributes = _operation("process", "process", logical_name(rows[0].queue))
+        attributes |= {_COUNT: len(rows), "stanchion.job.task": name, **_timing(rows)}
+        none = self._propagator.extract({})
+        return self._tracer.start_span(
+            f"process {name}", none, self._trace.SpanKind.CONSUMER, attributes, self._links(rows)
+        )
+
     @contextmanager
     def receiving(self, queue: str, name: str) -> Iterator[list[JobRow]]:
         """Make the span of a call that takes jobs of a queue, if it took some: those added to the list."""

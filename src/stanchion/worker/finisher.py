@@ -31,7 +31,7 @@ from stanchion.telemetry.counts import JobCounts
 from stanchion.telemetry.failures import FailureTally
 from stanchion.telemetry.lines import JobLines
 from stanchion.worker.health import Health
-from stanchion.worker.running.attempt import Finished
+from stanchion.worker.running.attempt import Ends, Finished
 
 log = logging.getLogger("stanchion.worker")
 
@@ -97,10 +97,10 @@ class Finisher:
         """True while its thread runs."""
         return self._thread.is_alive()
 
-    def put(self, finished: Finished) -> None:
-        """Hand over a finished attempt; never blocks."""
-        self._pending.append(finished)
-        if self._idle:  # the finisher sets it before its last check, so that no sign is lost
+    def put(self, ends: Ends) -> None:
+        """Hand over the ends of a finished attempt, which are stored together; never blocks."""
+        self._pending.extend(ends)
+        if self._idle and ends:  # the finisher sets it before its last check, so that no sign is lost
             self._sign.set()
 
     @property

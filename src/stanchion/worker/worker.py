@@ -318,8 +318,7 @@ class Worker:
             managers.on_stop(self.id, self._heartbeat.soon)
 
     def _give_back_buffered(self) -> None:
-        for row in self._runners.take_back():
-            self._finisher.put(not_started(row))
+        self._finisher.put([not_started(row) for row in self._runners.take_back()])
 
     # -- reports
 

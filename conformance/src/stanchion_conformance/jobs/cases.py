@@ -3,6 +3,7 @@
 from stanchion_conformance.jobs.attempts import TestAttempts
 from stanchion_conformance.jobs.bad_input import TestRefusedAtTheDoor
 from stanchion_conformance.jobs.bands import TestBands
+from stanchion_conformance.jobs.batch_tasks import TestBatchesInFlows, TestBatchTasks, TestLimitsOfBatches
 from stanchion_conformance.jobs.boundaries import TestActingOnAnotherQueue, TestDrain
 from stanchion_conformance.jobs.checkpoints import TestCheckpoints, TestCheckpointsOfTasks, TestReplayOfWhatHasChanged
 from stanchion_conformance.jobs.concurrency import TestEveryJobGoesToOne, TestLimits, TestOneWins, TestThreads, stores
@@ -72,7 +73,9 @@ __all__ = [
     "TestAttempts",
     "TestBands",
     "TestBatch",
+    "TestBatchTasks",
     "TestBatches",
+    "TestBatchesInFlows",
     "TestBuryAndAbandon",
     "TestCharges",
     "TestCheckpoints",
@@ -112,6 +115,7 @@ __all__ = [
     "TestLease",
     "TestLeaseOfAHolder",
     "TestLimits",
+    "TestLimitsOfBatches",
     "TestListOfHolders",
     "TestLongReasons",
     "TestLostClaims",

@@ -12,16 +12,26 @@ from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query
-from stanchion.tasks.execution import attempted, report, settled
+from stanchion.tasks.batches.execution import attempted_together
+from stanchion.tasks.execution import Attempted, attempted, report, settled
 
 
 def run_here(context: Context, row: JobRow) -> bool:
     """Run one claimed job in this thread and settle it; return False if it was put off."""
-    job, outcome, error = attempted(context, row)
+    return _ended_here(context, row, attempted(context, row))
+
+
+def run_batch_here(context: Context, rows: Sequence[JobRow]) -> int:
+    """Run claimed jobs of a batch task by one call, and settle each; return the number that was not put off."""
+    return sum(_ended_here(context, row, end) for row, end in attempted_together(context, rows))
+
+
+def _ended_here(context: Context, row: JobRow, attempt: Attempted) -> bool:
+    job, outcome, error = attempt
     state = settled(context, row, outcome) if outcome is not None else job.settled_as if job is not None else None
     if state is not None and job is not None:
         report(context, job, outcome, state, error)
-    del error  # its traceback leads back to this frame: they would keep each other
+    del error, attempt  # its traceback leads back to this frame: they would keep each other
     return job is not None
 
 
@@ -44,11 +54,29 @@ def drained(context: Context, queues: Sequence[str]) -> int:
                 if not _answers(context):
                     break
         for row in (row for claimed in claims for row in claimed.rows):
-            ran += run_here(context, row)
+            ran += _run(context, row)
         if not any(claimed.rows or claimed.retry_in == 0 for claimed in claims):
             if failures:
                 raise failures[0]
             return ran
+
+
+def _run(context: Context, row: JobRow | None) -> int:
+    """Run a claimed job, or with it those due in its queue that its batch may have; return the number of attempts."""
+    ran = 0
+    while row is not None:
+        work = context.registry.work_of(row)
+        if work is None or work.batching is None:
+            return ran + run_here(context, row)
+        batch, other = [row], None
+        while len(batch) < work.batching.size and (more := context.store.claim(Claim(row.queue, 1, new_token())).rows):
+            if more[0].task != row.task:
+                other = more[0]  # it has been claimed, and comes next
+                break
+            batch += more
+        ran += run_batch_here(context, batch)
+        row = other
+    return ran
 
 
 def _answers(context: Context) -> bool:

@@ -22,6 +22,7 @@ from stanchion.stores.rules.leases.lost_replies import LostReplies
 from stanchion.telemetry.times import JobTimes
 from stanchion.worker.claiming.due_queues import DueQueues
 from stanchion.worker.claiming.failing_queues import FailingQueues
+from stanchion.worker.claiming.gathering import Gathering
 from stanchion.worker.claiming.order import Turn
 from stanchion.worker.claiming.pace import PickupDelays, Prefetch
 from stanchion.worker.claiming.served_queues import ServedQueues
@@ -91,6 +92,7 @@ class Claimer:
         self._all_jobs = until is not None and until.all_jobs
         self._lost_replies, self._failing = LostReplies(), FailingQueues(crew.health)
         self._prefetch = Prefetch()
+        self._gathering = Gathering(context.registry, crew.runners, lambda: self._busy)
         self._ahead = 0
         self._claimed = self._returned = 0
         self._room = threading.Event()
@@ -134,6 +136,11 @@ class Claimer:
         return self._claimed - self._finisher.received
 
     @property
+    def _busy(self) -> int:
+        """The slots that claimed jobs take, or are about to."""
+        return self.reserved - self._runners.riders
+
+    @property
     def outstanding(self) -> int:
         """Claimed jobs whose outcome is not stored."""
         return self._claimed - self._finisher.stored
@@ -145,6 +152,7 @@ class Claimer:
         self._room.set()
         self._wake()
         self._thread.join(seconds)
+        self._give_back(self._gathering.stop())
 
     def _wake(self) -> None:
         listener = self._listener
@@ -167,7 +175,7 @@ class Claimer:
                 self._close_listener()
                 self.due.any()
                 self._stopping.wait(pause)
-        self._give_back([row for row, _ in self._alone_rows])
+        self._give_back([row for row, _ in self._alone_rows] + self._gathering.stop())
         self._close_listener()
 
     def _round(self) -> None:
@@ -179,6 +187,7 @@ class Claimer:
             self.due.served_changed()
             self._failing.served_changed(self._served.names)
         if self._alone_rows:
+            self._gathering.close()
             self._run_alone(*self._alone_rows.popleft())
             return
         wanted = self._wanted()
@@ -189,13 +198,15 @@ class Claimer:
         with self._health.watch("claim"):
             listener = self._listening()
             connected, self.due.fed, self.due.came = listener.connected, listener.fed, listener.came
-            found, retry_in = self._claim(wanted)
-            if found == wanted or self._alone_rows:
+            found, retry_in, full = self._claim(wanted)
+            if full:
                 self.due.any()
                 listener.pass_on()
                 return
             if found:
                 time.sleep(0)  # let a runner start before this thread continues
+            if found == 0 and self._emptied is not None:
+                self._gathering.close()
             if found == 0 and outstanding == 0 and self._emptied is not None and not self._any_left():
                 self._emptied()
             nap = self.due.nap(retry_in, connected=connected)
@@ -204,32 +215,38 @@ class Claimer:
             self.due.woken(listener.signs())
 
     def _wanted(self) -> int:
-        """Return how many jobs to claim: the free slots plus the prefetch, or 0 while enough are reserved."""
-        reserved = self.reserved
-        self._ahead = self._prefetch.jobs(self._finisher.received - self._returned, time.monotonic())
-        if reserved >= self._threads + self._ahead // 2 or self._finisher.backlog > MOST_UNSTORED:
+        """Return how many slots to fill: the free ones plus the prefetch, or 0 while enough are taken."""
+        busy, runners = self._busy, self._runners
+        ended = self._finisher.received - self._returned - runners.ridden
+        self._ahead = self._prefetch.jobs(ended, time.monotonic())
+        if busy >= self._threads + self._ahead // 2 or self._finisher.backlog > MOST_UNSTORED:
             return 0
-        return self._threads + self._ahead - reserved
+        return self._threads + self._ahead - busy
 
-    def _claim(self, wanted: int) -> tuple[int, float | None]:
-        """Claim up to `wanted` jobs; return how many there were, and the seconds until a limit may allow more."""
-        found, retry_in = 0, None
+    def _claim(self, wanted: int) -> tuple[int, float | None, bool]:
+        """Claim jobs for so many slots.
+
+        Returns how many jobs there were, the seconds until a limit may allow more, and whether there may be more now:
+        the slots are filled, or a batch is.
+        """
+        found, filled, retry_in = 0, 0, None
         refusals = Counter[str]()
         for turn in self.due.next():
             if refusals[turn.queue] == MOST_REFUSALS:
                 continue
-            sent_at = boot_clock()
-            claimed = self._claimed_from(turn, min(turn.most or wanted, wanted - found))
+            sent_at, slots = boot_clock(), wanted - filled
+            asked = turn.most or self._gathering.asks(turn.queue, slots)
+            claimed = self._claimed_from(turn, asked)
             if not self.due.claimed(turn, claimed):
                 refusals[turn.queue] += 1
             if claimed.rows:
                 found += len(claimed.rows)
-                self._hand_over(claimed.rows, sent_at)
+                filled += self._hand_over(claimed.rows, sent_at, slots)
             if claimed.retry_in is not None:
                 retry_in = claimed.retry_in if retry_in is None else min(retry_in, claimed.retry_in)
-            if found == wanted or self._alone_rows:
-                break
-        return found, retry_in
+            if filled >= wanted or self._alone_rows or (turn.most is None and len(claimed.rows) >= asked):
+                return found, retry_in, True
+        return found, retry_in, False
 
     def _claimed_from(self, turn: Turn, limit: int) -> Claimed:
         mine = self._served.lanes.get(turn.queue)
@@ -241,7 +258,8 @@ class Claimer:
                 worker=self._worker,
                 lanes=None if mine is None else (mine.first, mine.last),
                 min_rank=turn.min_rank,
-                delivery=None if self._ahead else BEGUN,  # a thread is free for each of them
+                # A thread is free for each of them, unless they wait for a batch.
+                delivery=None if self._ahead or self._gathering.serves(turn.queue) else BEGUN,
             )
         )
 
@@ -264,9 +282,10 @@ class Claimer:
                 rows = self._asked(claim).rows
             self._lost_replies.repeated(claim, found=bool(rows))
             if rows:
-                self._hand_over(rows, sent_at)
+                self._hand_over(rows, sent_at, len(rows))
 
-    def _hand_over(self, rows: list[JobRow], claimed_at: float) -> None:
+    def _hand_over(self, rows: list[JobRow], claimed_at: float, slots: int) -> int:
+        """Pass claimed jobs on, and return how many slots they take; jobs beyond the free ones go back."""
         self._claimed += len(rows)
         self._prefetch.claimed(rows[-1].lane)
         queue = rows[0].queue
@@ -275,10 +294,17 @@ class Claimer:
         self._runners.defaults.meet(queue)
         if self._stopping.is_set():
             self._give_back(rows)
-        elif is_alone(rows[0]):
+            return 0
+        if is_alone(rows[0]):
             self._alone_rows += [(row, claimed_at) for row in rows]
-        else:
-            self._runners.add(rows, self.reserved, claimed_at)
+            return len(rows)
+        others, batches = self._gathering.take(rows, claimed_at)
+        if len(others) > slots:
+            self._give_back(others[slots:])
+            others = others[:slots]
+        if others:
+            self._runners.add(others, self._busy, claimed_at)
+        return len(others) + batches
 
     def _run_alone(self, row: JobRow, claimed_at: float) -> None:
         """Run a job alone; give it back if it can't start."""
@@ -291,8 +317,7 @@ class Claimer:
 
     def _give_back(self, rows: Sequence[JobRow]) -> None:
         self._returned += len(rows)
-        for row in rows:
-            self._finisher.put(not_started(row))
+        self._finisher.put([not_started(row) for row in rows])
 
     # -- waiting
 

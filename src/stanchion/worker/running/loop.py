@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 
-from stanchion.worker.running.attempt import Attempt, Finished, Limit, Running, raised, returned
+from stanchion.worker.running.attempt import AnyAttempt, Ends, Limit, Running
 from stanchion.worker.running.hooks import WorkerHooks, astop
 from stanchion.worker.running.timeouts import Timeouts, half_way
 
@@ -45,25 +45,25 @@ class AsyncLoop:
 
         setting up ──hooks──► running ──stop──► winding up ──hooks──► closed
 
-    `ended(slot, finished)` is called for every attempt, in that thread. `broken(loop)` is called when the loop can't
+    `ended(slot, ends)` is called for every attempt, in that thread. `broken(loop)` is called when the loop can't
     go on; its attempts fail. `first`: it also runs the hooks of the process.
     """
 
     def __init__(
         self,
         timeouts: Timeouts,
-        ended: Callable[[int, Finished], None],
+        ended: Callable[[int, Ends], None],
         broken: Callable[[AsyncLoop], None],
         hooks: WorkerHooks,
         first: bool,
     ) -> None:
         self._hooks, self._starts, self.last = hooks, hooks.starts(first), False
-        self._early: list[tuple[int, Attempt]] | None = []
+        self._early: list[tuple[int, AnyAttempt]] | None = []
         """Attempts that wait for the hooks; None: these are done."""
         self.ready = threading.Event()
         """Set once the hooks are done, or have failed."""
         self._timeouts, self._ended, self._tell_broken = timeouts, ended, broken
-        self._attempts: dict[int, Attempt] = {}
+        self._attempts: dict[int, AnyAttempt] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._stopping = False
         self._error: BaseException | None = None
@@ -139,7 +139,7 @@ class AsyncLoop:
         if attempt is not None:  # else another thread was faster
             if attempt.limit is not None:
                 self._timeouts.lift(attempt.limit)
-            self._ended(slot, raised(attempt, RuntimeError(f"the event loop is broken: {error!r}")))
+            self._ended(slot, attempt.raised(RuntimeError(f"the event loop is broken: {error!r}")))
 
     @property
     def active(self) -> int:
@@ -169,7 +169,7 @@ class AsyncLoop:
         task = asyncio.current_task(self._loop)
         return next((slot for slot, one in self._tasks.copy().items() if one is task), None)
 
-    def start(self, slot: int, attempt: Attempt) -> None:
+    def start(self, slot: int, attempt: AnyAttempt) -> None:
         """Start an attempt that is already among the running ones."""
         self._attempts[slot] = attempt
         if self._error is not None:  # set before the attempts fail, so that none is left over
@@ -198,7 +198,7 @@ class AsyncLoop:
             return False
         return True
 
-    def _begin(self, slot: int, attempt: Attempt) -> None:
+    def _begin(self, slot: int, attempt: AnyAttempt) -> None:
         if self._early is not None:
             self._early.append((slot, attempt))
             return
@@ -210,18 +210,18 @@ class AsyncLoop:
             # Not immediately: a task cancelled before its first step never reports its end.
             self._loop.call_soon(task.cancel)
 
-    async def _run(self, slot: int, attempt: Attempt) -> None:
+    async def _run(self, slot: int, attempt: AnyAttempt) -> None:
         try:
             value = await attempt.call()
         except BaseException as error:  # the loop must outlive whatever that is
             # No variable of this frame may keep the error, whose traceback has this frame: they would keep each other.
             self._leave(slot, attempt)
-            self._ended(slot, raised(attempt, error))
+            self._ended(slot, attempt.raised(error))
         else:
             self._leave(slot, attempt)
-            self._ended(slot, returned(attempt, value))
+            self._ended(slot, attempt.returned(value))
 
-    def _leave(self, slot: int, attempt: Attempt) -> None:
+    def _leave(self, slot: int, attempt: AnyAttempt) -> None:
         if attempt.limit is not None:
             self._timeouts.lift(attempt.limit)
         del self._tasks[slot]
@@ -266,7 +266,7 @@ class AsyncLoop:
 class Loops:
     """Provides an event loop that is not blocked.
 
-    `ended(slot, finished)` is called for every attempt that ends on a loop, `give_back(slot)` for one that can't
+    `ended(slot, ends)` is called for every attempt that ends on a loop, `give_back(slot)` for one that can't
     continue because another attempt blocks its loop.
     """
 
@@ -274,7 +274,7 @@ class Loops:
         self,
         running: Running,
         timeouts: Timeouts,
-        ended: Callable[[int, Finished], None],
+        ended: Callable[[int, Ends], None],
         give_back: Callable[[int], None],
         hooks: WorkerHooks,
     ) -> None:
@@ -369,7 +369,7 @@ class Loops:
     def _blocking(self, loop: AsyncLoop) -> str:
         slot = loop.blocking()
         attempt = None if slot is None else self._running.get(slot)
-        return "something in a job" if attempt is None else f"job {attempt.row.id} ({attempt.row.task})"
+        return "something in a job" if attempt is None else attempt.label
 
     def _broken(self, loop: AsyncLoop) -> None:
         with self._lock:

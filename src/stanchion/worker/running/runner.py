@@ -1,7 +1,7 @@
 """The runners: threads that take claimed jobs from a buffer in memory and run them.
 
-A slot is the right to run one job. Each runner holds one slot and reuses it for every job; an async task keeps the
-slot until it has ended. So at most `threads` jobs run concurrently, sync and async together.
+A slot is the right to run one job, or one batch. Each runner holds one slot and reuses it for every job; an async task
+keeps the slot until it has ended. So at most `threads` jobs or batches run concurrently, sync and async together.
 """
 
 from __future__ import annotations
@@ -13,26 +13,17 @@ from collections.abc import Callable, Collection, Sequence
 from contextvars import Context as Variables
 from itertools import count
 from queue import Empty, SimpleQueue
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from stanchion.context.context import Context
 from stanchion.context.unknown_work import Unknown
 from stanchion.errors import StoreUnavailable
-from stanchion.jobs.held_job import ask_to_stop
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Abandon, Outcome
 from stanchion.stores.rules.leases.lost_leases import start_of
-from stanchion.tasks.execution import Unrunnable, not_begun
-from stanchion.worker.running.attempt import (
-    Attempt,
-    Finished,
-    Running,
-    interrupted,
-    not_started,
-    raised,
-    returned,
-    timed_out,
-)
+from stanchion.tasks.execution import not_begun
+from stanchion.tasks.function_call import Unrunnable
+from stanchion.worker.running.attempt import AnyAttempt, Attempt, BatchAttempt, Ends, Finished, Running, not_started
 from stanchion.worker.running.default_timeouts import DefaultTimeouts
 from stanchion.worker.running.hooks import WorkerHooks
 from stanchion.worker.running.loop import Loops
@@ -40,7 +31,12 @@ from stanchion.worker.running.timeouts import Timeouts
 
 log = logging.getLogger("stanchion.worker")
 
+A = TypeVar("A", bound=AnyAttempt)
+
 NEVER = -1
+
+Held = tuple[JobRow, float]
+"""A claimed job, and when its claim was sent, by the boot clock."""
 
 Ended = Callable[[JobRow, float, Outcome | None], None]
 """Gets the job of an attempt, the seconds that it ran, and its outcome; None: the task settled its job itself."""
@@ -49,7 +45,7 @@ Ended = Callable[[JobRow, float, Outcome | None], None]
 class Hearers(NamedTuple):
     """The functions that runners call."""
 
-    finish: Callable[[Finished], None]
+    finish: Callable[[Ends], None]
     """Gets the end of every added job, exactly once."""
     room: Callable[[], None]
     """Called when a job has ended and at most `low_water` jobs are left in the buffer."""
@@ -79,13 +75,16 @@ class Runners:
         self._context, self._most, self.defaults = context, threads, defaults
         self._finish, self._room, self._stuck, self._ends, self._ran, self._holds, self._begins = hearers
         self._hooks = hooks or WorkerHooks(context.hooks, lambda: None)
-        self._buffer: SimpleQueue[tuple[JobRow, float] | None] = SimpleQueue()
+        self._buffer: SimpleQueue[Held | list[Held] | None] = SimpleQueue()
         self._slots: SimpleQueue[int] = SimpleQueue()
         self._numbers = count()
         for _ in range(threads):
             self._slots.put(next(self._numbers))
-        self._growing = threading.Lock()
+        self._growing, self._adding = threading.Lock(), threading.Lock()
         self._threads = 0
+        self.riders = self.ridden = 0
+        """Jobs in hand that need no slot: gathered for a batch, or in the slot of a batch's first job. Those that have
+        ended."""
         self.running: Running = {}
         self.timeouts = Timeouts(self.running, self._give_up)
         self.loops = Loops(self.running, self.timeouts, self._ended, self._give_back_blocked, self._hooks)
@@ -104,16 +103,34 @@ class Runners:
     def add(self, rows: Sequence[JobRow], reserved: int, claimed_at: float) -> None:
         """Buffer claimed jobs. `reserved`: this worker's jobs that have not ended, including these. `claimed_at`: when
         their claim was sent, by the boot clock."""
-        if self._threads < self._most:
-            on_loop = self.loops.active + sum(map(self._context.registry.is_async, rows))
-            while self._threads < min(self._most, reserved - on_loop + 1):
-                self._start_thread()
+        self._start_threads(rows, reserved)
         for row in rows:
             self._buffer.put((row, claimed_at))
 
+    def gathered(self, jobs: int) -> None:
+        """Take in that so many claimed jobs wait for their batches to be full: until then, they need no slot."""
+        self._ride(jobs)
+
+    def add_batch(self, batch: list[Held], reserved: int) -> None:
+        """Buffer the gathered jobs of a batch, which needs a slot now. `reserved`: the slots taken, with its own."""
+        self._ride(-1)
+        self._start_threads([batch[0][0]], reserved)
+        self._buffer.put(batch)
+
+    def _ride(self, jobs: int) -> None:
+        with self._growing:
+            self.riders += jobs
+
+    def _start_threads(self, rows: Sequence[JobRow], reserved: int) -> None:
+        if self._threads < self._most:
+            with self._adding:
+                on_loop = self.loops.active + sum(map(self._context.registry.is_async, rows))
+                while self._threads < min(self._most, reserved - on_loop + 1):
+                    self._start_thread()
+
     def take_back(self, keep: int = 0) -> list[JobRow]:
-        """Remove and return the jobs in the buffer, except for the first `keep`."""
-        taken: list[tuple[JobRow, float]] = []
+        """Remove and return the jobs in the buffer, except for the first `keep` jobs or batches."""
+        taken: list[Held | list[Held]] = []
         try:
             while (one := self._buffer.get_nowait()) is not None:
                 taken.append(one)
@@ -121,15 +138,17 @@ class Runners:
             pass
         for one in taken[:keep]:
             self._buffer.put(one)
-        return [row for row, _ in taken[keep:]]
+        held = [one if isinstance(one, list) else [one] for one in taken[keep:]]
+        self._ride(-sum(len(one) - 1 for one in held))
+        return [row for one in held for row, _ in one]
 
     def cancel(self, ids: Collection[str]) -> None:
         """Ask these jobs to stop: running ones now, buffered ones when a runner takes them."""
         unwanted = set(ids)
         for slot, attempt in self.running.copy().items() if ids else ():
-            if attempt.row.id in unwanted:
-                unwanted.discard(attempt.row.id)
-                self._ask_to_stop(slot, attempt)
+            if mine := unwanted.intersection(row.id for row in attempt.rows):
+                unwanted -= mine
+                self._ask_to_stop(slot, attempt, mine)
         self._unwanted = unwanted
 
     def disown(self) -> None:
@@ -137,8 +156,8 @@ class Runners:
         for slot in self.running.copy():
             attempt = self.running.pop(slot, None)
             if attempt is not None:
-                self._end(attempt, interrupted(attempt))
-                self._ask_to_stop(slot, attempt)
+                self._end(attempt, attempt.interrupted())
+                self._ask_to_stop(slot, attempt, {row.id for row in attempt.rows})
                 if not attempt.work.is_async:
                     with self._growing:
                         self._threads -= 1  # it ends by itself
@@ -159,7 +178,8 @@ class Runners:
 
     def began(self) -> tuple[str, ...]:
         """Return the running jobs as listed in the worker's row."""
-        return tuple(start_of(attempt.row.id, attempt.row.token or "") for attempt in self.running.copy().values())
+        running = self.running.copy().values()
+        return tuple(start_of(row.id, row.token or "") for attempt in running for row in attempt.rows)
 
     def longest(self) -> float:
         """Return the seconds since the oldest running attempt started; 0 if none runs."""
@@ -180,9 +200,8 @@ class Runners:
             default=None,
         )
 
-    def _ask_to_stop(self, slot: int, attempt: Attempt) -> None:
-        ask_to_stop(attempt.job)
-        if attempt.work.is_async:
+    def _ask_to_stop(self, slot: int, attempt: AnyAttempt, ids: Collection[str]) -> None:
+        if attempt.ask_to_stop(ids) and attempt.work.is_async:
             self.loops.cancel(slot)
 
     def _start_thread(self) -> None:
@@ -192,59 +211,84 @@ class Runners:
 
     def _work(self) -> bool:
         """Run jobs until asked to stop; return False if another thread has taken this one's place."""
-        buffer, running, finish, tell_ends = self._buffer, self.running, self._finish, self._tell_ends
+        buffer, running, end = self._buffer, self.running, self._end
         slot = self._slots.get()
         while (taken := buffer.get()) is not None:
-            row, claimed_at = taken
             variables = Variables()
-            attempt = variables.run(self._prepared, row, claimed_at)
+            attempt = variables.run(self._taken, taken)
             if attempt is not None:
-                # A job enqueued by name alone has no time-out.
-                seconds = row.timeout or attempt.work.timeout or self.defaults.of(row.queue)
+                seconds = self._seconds_of(attempt)
                 attempt.context = variables
                 if self._begins is not None:
                     self._begins(seconds)
                 if attempt.work.is_async:
                     self._start_async(slot, attempt, seconds)
-                    del taken, row, attempt, variables
+                    del taken, attempt, variables
                     slot = self._slots.get()
                     continue
                 finished = variables.run(self._run, slot, attempt, seconds)
                 if running.pop(slot, None) is None:
                     return False  # abandoned meanwhile
-                tell_ends(attempt, finished)
-                finish(finished)
+                end(attempt, finished)
                 del finished
-            del taken, row, attempt, variables  # free them while the runner is idle
+            del taken, attempt, variables  # free them while the runner is idle
             if buffer.qsize() <= self.low_water:
                 self._room()
         return True
 
-    def _prepared(self, row: JobRow, claimed_at: float) -> Attempt | None:
-        """Return the attempt at a job, or None if the job ended before it started."""
+    def _taken(self, taken: Held | list[Held]) -> AnyAttempt | None:
+        """Return the attempt at a job or at a batch, or None if nothing is left to start."""
+        if isinstance(taken, list):
+            return self._together(taken)
+        attempt = self._prepared(*taken)
+        if not isinstance(attempt, Attempt):
+            self._finish([attempt])
+            return None
+        return attempt if attempt.work.batching is None else self._watched(BatchAttempt(self._context, [attempt]))
+
+    def _together(self, batch: list[Held]) -> BatchAttempt | None:
+        """Return the attempt at the jobs of a batch that are still to run; the others end."""
+        prepared = [self._prepared(*one) for one in batch]
+        ended = [one for one in prepared if not isinstance(one, Attempt)]
+        self._ride(-min(len(ended), len(batch) - 1))
+        self._finish(ended)
+        members = [one for one in prepared if isinstance(one, Attempt)]
+        return self._watched(BatchAttempt(self._context, members)) if members else None
+
+    def _prepared(self, row: JobRow, claimed_at: float) -> Attempt | Finished:
+        """Return the attempt at a job, or its end if it must not start."""
         try:
             attempt = Attempt(self._context, row)
         except (Unrunnable, Unknown) as reason:
             job, outcome, error = not_begun(self._context, row, reason)
-            self._finish((outcome, job, error))
-            return None
+            return outcome, job, error
         except StoreUnavailable as error:
             log.warning("job %s goes back to its queue, as its flow's values can't be read: %s", row.id, error)
-            self._finish(not_started(row))
-            return None
+            return not_started(row)
         if self._unwanted and row.id in self._unwanted:
             self._unwanted.discard(row.id)  # a later retry of the job may run
-            self._finish((Abandon(row.lease), attempt.job, None))
-            return None
+            return Abandon(row.lease), attempt.job, None
         if not self._holds(row, claimed_at):
-            self._finish(not_started(row))
-            return None
+            return not_started(row)
+        return self._watched(attempt)
+
+    def _watched(self, attempt: A) -> A:
         attempt.limit = None
         attempt.wait_for = self.loops.wait_for
         attempt.began = time.monotonic()
         return attempt
 
-    def _run(self, slot: int, attempt: Attempt, seconds: float | None) -> Finished:
+    def _seconds_of(self, attempt: AnyAttempt) -> float | None:
+        """Return the time-out of an attempt: the longest of a batch; None if a job has none."""
+        of_task, of_queue, longest = attempt.work.timeout, self.defaults.of, 0.0
+        for row in attempt.rows:
+            # A job enqueued by name alone has no time-out.
+            if (seconds := row.timeout or of_task or of_queue(row.queue)) is None:
+                return None
+            longest = max(longest, seconds)
+        return longest
+
+    def _run(self, slot: int, attempt: AnyAttempt, seconds: float | None) -> Ends:
         """Run a sync attempt in this thread."""
         try:
             if seconds is not None:
@@ -252,11 +296,11 @@ class Runners:
             else:
                 self._begin(slot, attempt)
                 value = attempt.call()
-            return returned(attempt, value)
+            return attempt.returned(value)
         except BaseException as error:  # the thread must survive whatever a task raises
-            return raised(attempt, error)
+            return attempt.raised(error)
 
-    def _start_async(self, slot: int, attempt: Attempt, seconds: float | None) -> None:
+    def _start_async(self, slot: int, attempt: AnyAttempt, seconds: float | None) -> None:
         attempt.context.run(self._begin, slot, attempt)
         loop = self.loops.current()
         if seconds is not None:
@@ -265,27 +309,30 @@ class Runners:
         if seconds is not None:
             self.timeouts.watch()
 
-    def _begin(self, slot: int, attempt: Attempt) -> None:
+    def _begin(self, slot: int, attempt: AnyAttempt) -> None:
         self.running[slot] = attempt
         if self._context.events.hears("started"):
-            self._context.events.fire("started", attempt.job)
+            for job in attempt.jobs:
+                self._context.events.fire("started", job)
 
-    def _end(self, attempt: Attempt, finished: Finished) -> None:
-        self._tell_ends(attempt, finished)
-        self._finish(finished)
+    def _end(self, attempt: AnyAttempt, ends: Ends) -> None:
+        seconds, riders = time.monotonic() - attempt.began, len(ends) - 1
+        if riders:  # before they end, so that the claimer never sees a slot that is taken as free
+            with self._growing:
+                self.riders -= riders
+                self.ridden += riders
+        for row, (outcome, _, _) in zip(attempt.rows, ends, strict=True):
+            self._ran((row.queue, row.priority, seconds))
+            for ended in self._ends:
+                ended(row, seconds, outcome)
+        self._finish(ends)
 
-    def _tell_ends(self, attempt: Attempt, finished: Finished) -> None:
-        row, seconds = attempt.row, time.monotonic() - attempt.began
-        self._ran((row.queue, row.priority, seconds))
-        for ended in self._ends:
-            ended(row, seconds, finished[0])
-
-    def _ended(self, slot: int, finished: Finished) -> None:
+    def _ended(self, slot: int, ends: Ends) -> None:
         """Handle the end of an async attempt; called in the loop's thread."""
         attempt = self.running.pop(slot, None)
         if attempt is None:
             return
-        self._end(attempt, finished)
+        self._end(attempt, ends)
         self._slots.put(slot)
         if self._buffer.qsize() <= self.low_water:
             self._room()
@@ -294,21 +341,18 @@ class Runners:
         """Return an async attempt on a blocked loop, and ignore how it ends."""
         attempt = self.running.pop(slot, None)
         if attempt is not None:
-            self._end(attempt, interrupted(attempt))
+            self._end(attempt, attempt.interrupted())
             self._slots.put(next(self._numbers))
             if self._buffer.qsize() <= self.low_water:
                 self._room()
 
-    def _give_up(self, slot: int, attempt: Attempt) -> None:
+    def _give_up(self, slot: int, attempt: AnyAttempt) -> None:
         """Fail an attempt that can't be stopped, and replace its thread or loop."""
         limit = attempt.limit
         if limit is None or self.running.pop(slot, None) is None:
             return
-        log.error(
-            "job %s (%s) does not stop after its time-out of %g s; its thread is abandoned",
-            *(attempt.row.id, attempt.row.task, limit.seconds),
-        )
-        self._end(attempt, timed_out(attempt, limit))
+        log.error("%s does not stop after its time-out of %g s; its thread is abandoned", attempt.label, limit.seconds)
+        self._end(attempt, attempt.timed_out(limit))
         self._slots.put(next(self._numbers))
         if attempt.work.is_async:
             self.loops.replace_current()

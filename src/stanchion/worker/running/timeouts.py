@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from weakref import ref
 
 from stanchion.errors import TaskInterrupted
-from stanchion.worker.running.attempt import Attempt, Limit, Running
+from stanchion.worker.running.attempt import AnyAttempt, Limit, Running
 
 STOP_SECONDS_MAX = 3.0
 """Seconds that an interrupted attempt gets to stop. An async one is cancelled again from half of them on."""
@@ -82,14 +82,14 @@ class Timeouts:
     `give_up(slot, attempt)` is called for one that does not stop within STOP_SECONDS_MAX of its interrupt.
     """
 
-    def __init__(self, running: Running, give_up: Callable[[int, Attempt], None]) -> None:
+    def __init__(self, running: Running, give_up: Callable[[int, AnyAttempt], None]) -> None:
         self._running, self._give_up = running, give_up
         self._lock = threading.Lock()
         self._wanted = threading.Event()
         self._thread: threading.Thread | None = None
         self._stopping = False
 
-    def call(self, attempt: Attempt, seconds: float, begin: Callable[[], None]) -> object:
+    def call(self, attempt: AnyAttempt, seconds: float, begin: Callable[[], None]) -> object:
         """Run a sync attempt in this thread; raise TaskInterrupted in it after `seconds`.
 
         `begin` registers the attempt as running. From then on the interrupt can arrive between any two steps, so
@@ -158,7 +158,7 @@ class Timeouts:
             pause = min(left, TICK, pause or TICK)
         return pause
 
-    def _late(self, slot: int, attempt: Attempt, limit: Limit) -> None:
+    def _late(self, slot: int, attempt: AnyAttempt, limit: Limit) -> None:
         if limit.expired:
             self._give_up(slot, attempt)
             return

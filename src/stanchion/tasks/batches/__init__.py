@@ -1,0 +1,1 @@
+"""Batches: one call of a task for many of its jobs, which end one by one."""
