@@ -234,6 +234,35 @@ def test_batches_are_children_of_their_caller(local: Stanchion) -> None:
     assert [parent(one) for one in pushes] == [identity(span("own"))] * 3
 
 
+@pytest.mark.parametrize("route", ["drain", "worker"])
+def test_a_batch_is_one_span_and_what_its_jobs_go_on_as_are_its_children(app: Stanchion, route: str) -> None:
+    @app.task(name="leaf", queue="q")
+    def leaf(number: int) -> None: ...
+
+    @app.task(name="many", queue="q", batch=10)
+    def many(numbers: list[int]) -> list[Any]:
+        return [leaf.s(number) for number in numbers]
+
+    handles = [many.enqueue(n) for n in range(2)]
+    if route == "drain":
+        with trace.get_tracer("mine").start_as_current_span("of the drainer"):
+            app.drain()
+    else:
+        with working(app):
+            for handle in handles:
+                handle.result(timeout=60)
+    pushes, calls = spans("push q"), spans("process many")
+    assert sorted(link for one in calls for link in links(one)) == sorted(map(identity, pushes))
+    if route == "drain":
+        (call,) = calls
+        assert parent(call) is None
+        assert attributes(call)["messaging.batch.message_count"] == 2
+        assert attributes(call)["messaging.destination.name"] == "q"
+        assert attributes(call)["stanchion.job.task"] == "many"
+    assert {parent(one) for one in spans("process leaf")} == {identity(one) for one in calls}
+    assert len(spans("process leaf")) == 2
+
+
 @pytest.mark.parametrize(
     ("outcome", "status"),
     [

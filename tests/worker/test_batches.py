@@ -105,8 +105,8 @@ def test_a_worker_that_ends_when_empty_waits_for_nothing(app):
         assert len(numbers) == 5
 
     handles = note.enqueue_many([(n,) for n in range(5)])
-    Worker(app, until_empty=True).run()
-    assert {handle.state for handle in handles} == {JobState.DONE}
+    with working(app, until_empty=True):
+        assert {ended(app, handle.id, seconds=60).state for handle in handles} == {JobState.DONE}
 
 
 def test_other_jobs_are_not_claimed_ahead(app):

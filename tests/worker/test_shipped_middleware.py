@@ -76,6 +76,24 @@ class TestLogContext:
         }
         assert not {"job", "task", "attempt", "queue"} & outside.keys()
 
+    def test_names_the_number_of_jobs_of_a_batch(self, app: Stanchion, lines: io.StringIO) -> None:
+        app.middleware(LogContext())
+
+        @app.task(name="charge", queue="money", batch=10)
+        def charge(orders: list[int]) -> None:
+            log.warning("charged %d", len(orders))
+
+        charge.enqueue_many([(1,), (2,)])
+        app.drain()
+        (record,) = records(lines)
+        assert {name: record.get(name) for name in ("job", "jobs", "task", "attempt", "queue")} == {
+            "job": None,
+            "jobs": 2,
+            "task": "charge",
+            "attempt": None,
+            "queue": "money",
+        }
+
     def test_leaves_what_the_call_says(self, app: Stanchion, lines: io.StringIO) -> None:
         app.middleware(LogContext())
 
@@ -195,6 +213,19 @@ class TestSentry:
         assert of_kind(events, None) == []
         (transaction,) = of_kind(events, "transaction")
         assert transaction["contexts"]["trace"]["status"] == "ok"
+
+    def test_an_error_of_a_batch_is_one_issue(self, app: Stanchion, events: list[dict[str, Any]]) -> None:
+        app.middleware(Sentry())
+
+        @app.task(name="charge", queue="money", batch=10)
+        def charge(orders: list[int]) -> None:
+            raise ConnectionError(f"no answer for {orders}")
+
+        charge.enqueue_many([(1,), (2,)])
+        app.drain()
+        (error,) = of_kind(events, None)
+        assert error["contexts"]["stanchion"] == {"task": "charge", "queue": "money", "jobs": 2}
+        assert error["transaction"] == "charge"
 
     def test_a_time_out_is_one(self, app: Stanchion, events: list[dict[str, Any]]) -> None:
         app.middleware(Sentry())

@@ -47,7 +47,7 @@ class Gathering:
         self._piles: dict[_Key, _Pile] = {}
         self._known = 0
         self._sizes: dict[str, int] = {}
-        """The size of the largest batches, of queues that have any."""
+        """The size of the smallest batches, of queues that have any: more jobs might be for more batches than slots."""
         self._asks: dict[str, int] = {}
         """Jobs that the next claim from such a queue may ask for to fill a batch."""
         self._changed = threading.Condition()
@@ -59,8 +59,9 @@ class Gathering:
         name = logical_name(queue)
         if (size := self._size(name)) == 0:
             return slots
-        gathered = sum(len(pile.jobs) for (_, of), pile in self._piles.copy().items() if of == name)
-        return max(slots, min(self._asks.get(name, 0), size - gathered))
+        piles = [pile for (_, of), pile in self._piles.copy().items() if of == name]
+        lacking = min((pile.batching.size - len(pile.jobs) for pile in piles), default=size)
+        return max(slots, min(self._asks.get(name, 0), size, lacking))
 
     def serves(self, queue: str) -> bool:
         """Return whether jobs of a queue may wait for a batch."""
@@ -82,7 +83,8 @@ class Gathering:
                     started += self._add((row.task, name), batching, (row, claimed_at))
             started += sum(self._close(key) for key, pile in list(self._piles.items()) if pile.batching.wait == 0)
             self._changed.notify()
-        size = self._sizes[name] = max(self._size(name), *(one.size for one in found.values()))
+        sizes = [one.size for one in found.values()]
+        size = self._sizes[name] = min(self._size(name) or sizes[0], *sizes)
         self._asks[name] = 0 if others else min(size, 2 * max(len(rows), self._asks.get(name, 0)))
         return others, started
 
@@ -133,14 +135,14 @@ class Gathering:
         return None if work is None else work.batching
 
     def _size(self, queue: str) -> int:
-        """Return the size of the largest batches of a queue; 0 if it is not known to have any."""
+        """Return the size of the smallest batches of a queue; 0 if it is not known to have any."""
         if self._known != len(tasks := self._registry.tasks):
             self._known = len(tasks)
             works = list(tasks.values())
             mixed = {work.queue for work in works if work.batching is None}
             for work in works:
                 if work.batching is not None:
-                    known = self._sizes.get(work.queue, 0)
-                    self._sizes[work.queue] = size = max(known, work.batching.size)
+                    size = work.batching.size
+                    self._sizes[work.queue] = min(self._sizes.get(work.queue, size), size)
                     self._asks.setdefault(work.queue, 0 if work.queue in mixed else size)
         return self._sizes.get(queue, 0)
