@@ -116,15 +116,15 @@ def test_other_jobs_are_not_claimed_ahead(app):
     def many(numbers: list[int]) -> None:
         assert numbers
 
-    @app.task
+    @app.task(queue="slow")
     def slow(number: int) -> int:
         begun.set()
         release.wait(60)
         return number
 
-    many.enqueue_many([(n,) for n in range(300)])
-    handles = slow.enqueue_many([(n,) for n in range(300)])
-    with working(app, threads=2):
+    many.enqueue_many([(n,) for n in range(100)])
+    handles = slow.using(queue="default").enqueue_many([(n,) for n in range(300)])
+    with working(app, ["default"], threads=2):
         assert begun.wait(60)
         until(lambda: app.queue("default").size().ready >= 250)
         release.set()

@@ -43,6 +43,9 @@ class Decorators(ABC):
 
         Options: `name`, `retry`, the defaults of its jobs, and the values that people are not to see, `hide`; see
         `TaskOptions`. `name` defaults to `module.function`. Keep it when the function moves: stored jobs refer to it.
+
+        `batch`: a call gets a list of up to so many items, those of jobs that are due or come within `wait` seconds.
+        Each job has one item, and ends by itself.
         """
         return TaskDecorator(self._add_task)
 

@@ -31,8 +31,8 @@ _HISTOGRAMS: Final = {
     ),
 }
 GAUGES: Final = {
-    "slots": "Maximum number of concurrent jobs.",
-    "running_jobs": "Running jobs.",
+    "slots": "Maximum number of concurrent jobs; a batch counts as one.",
+    "running_jobs": "Running jobs; a batch counts as one.",
     "reserved_jobs": "Reserved jobs, running or about to run.",
     "unstored_outcomes": "Outcomes not yet stored.",
     "healthy": "1 while the worker reaches its store and no event loop is blocked.",
