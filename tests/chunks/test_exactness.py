@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stanchion.core.chunks.chunk import Chunk
@@ -12,6 +12,7 @@ from stanchion.errors import InvalidInput
 from tests.chunks.items import ITEMS, exact, stored
 
 
+@settings(deadline=None)
 @given(ITEMS)
 def test_items_come_back_as_they_were(items: list[object]) -> None:
     chunk = stored(Chunk.of(items))
@@ -21,6 +22,14 @@ def test_items_come_back_as_they_were(items: list[object]) -> None:
     assert exact([stored(Chunk.of(items))[n] for n in range(len(items))]) == exact(items)
 
 
+@pytest.mark.nightly
+@settings(max_examples=5_000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(ITEMS)
+def test_many_items_come_back_as_they_were(items: list[object]) -> None:
+    assert exact(stored(Chunk.of(items)).values) == exact(items)
+
+
+@settings(deadline=None)
 @given(ITEMS, st.data())
 def test_parts_have_the_items_they_were_cut_from(items: list[object], data: st.DataObject) -> None:
     whole = stored(Chunk.of(items)).rooted("job")
@@ -34,6 +43,7 @@ def test_parts_have_the_items_they_were_cut_from(items: list[object], data: st.D
         assert (list(part.positions), part.root) == (indices, "job")
 
 
+@settings(deadline=None)
 @given(ITEMS, ITEMS)
 def test_joined_chunks_have_the_items_of_all(first: list[object], second: list[object]) -> None:
     joined = stored(Chunk.joined([stored(Chunk.of(first)), Chunk.of(second)]))

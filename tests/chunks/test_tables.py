@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stanchion.core.chunks.chunk import Chunk
@@ -132,6 +132,7 @@ def test_a_stream_is_read_as_chunks_are_asked_for() -> None:
     assert sum(map(len, chunks)) == 500 - 14
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.none()
