@@ -3,14 +3,13 @@
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from stanchion import Attempt, Cancel, Job, JobState, Reservation, Retry, Stanchion, Worker
+from stanchion import Job, JobState, Reservation, Retry, Stanchion, Worker
 from stanchion.context import context_of
-from stanchion.errors import InvalidInput, JobCancelled
+from stanchion.errors import JobCancelled
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Rollback
 from tests.worker.conftest import Faulty, ended, failed, until, working
@@ -197,6 +196,21 @@ def test_an_async_batch_is_cancelled_with_its_last_job(app):
         assert [ended(app, handle.id).state for handle in handles] == [JobState.CANCELLED] * 2
 
 
+def test_a_job_that_is_cancelled_while_it_waits_ends_at_once(app):
+    @app.task(batch=10, wait=600)
+    def note(numbers: list[int]) -> None:
+        raise AssertionError(numbers)
+
+    with working(app, threads=2, heartbeat=0.1):
+        handles = note.enqueue_many([(n,) for n in range(2)])
+        until(lambda: app.queue("default").size().running == 2)
+        handles[1].cancel()
+        assert ended(app, handles[1].id).state is JobState.CANCELLED
+        assert handles[0].state is JobState.RUNNING
+        handles[0].cancel()
+        assert ended(app, handles[0].id).state is JobState.CANCELLED
+
+
 def test_a_job_that_is_cancelled_in_the_buffer_does_not_run(app):
     begun, release, calls = threading.Event(), threading.Event(), list[list[int]]()
 
@@ -332,48 +346,6 @@ def test_events_of_each_job(app):
     good, bad, own = (handle.id for handle in handles)
     wanted = [("started", good), ("started", bad), ("started", own), ("done", good)]
     assert sorted(heard) == sorted([*wanted, ("failed ValueError('bad')", bad), ("failed KeyError('own')", own)])
-
-
-def test_middleware_runs_around_the_call(app):
-    seen: list[Any] = []
-
-    @app.middleware
-    def around(attempt: Attempt, call_next: Any) -> object:
-        assert attempt.is_batch
-        with pytest.raises(InvalidInput, match=r"use attempt\.jobs"):
-            _ = attempt.job
-        seen.append([job.id for job in attempt.jobs])
-        attempt.args = [[number + 1 for number in attempt.args[0]]]
-        results: Sequence[int] = call_next()
-        return [Cancel("even") if result % 2 == 0 else result for result in results]
-
-    @app.task(batch=10)
-    def note(numbers: list[int]) -> list[int]:
-        return numbers
-
-    handles = note.enqueue_many([(n,) for n in range(3)])
-    with working(app, threads=1):
-        states = [ended(app, handle.id).state for handle in handles]
-    assert states == [JobState.DONE, JobState.CANCELLED, JobState.DONE]
-    assert handles[2].result(timeout=60) == 3
-    assert seen == [[handle.id for handle in handles]]
-
-
-def test_middleware_of_single_jobs_sees_them_alike(app):
-    seen: list[Any] = []
-
-    @app.middleware
-    def around(attempt: Attempt, call_next: Any) -> object:
-        seen.append((attempt.is_batch, [job.id for job in attempt.jobs], attempt.job.id))
-        return call_next()
-
-    @app.task
-    def note(number: int) -> int:
-        return number
-
-    handle = note.enqueue(1)
-    app.drain()
-    assert seen == [(False, [handle.id], handle.id)]
 
 
 def test_an_error_hides_the_values_of_all_jobs(app):

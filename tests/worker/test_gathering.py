@@ -92,6 +92,17 @@ def test_a_full_batch_starts_and_the_rest_waits(app: Stanchion, gathering: Gathe
     assert buffer.riders == 2
 
 
+def test_a_job_that_is_taken_out_is_in_no_batch(app: Stanchion, gathering: Gathering, buffer: Buffer) -> None:
+    declared(app, "many", batch=3, wait=600)
+    first, *others = rows("many", 3)
+    gathering.take([first, others[0]], 0.0)
+    assert gathering.take_out({first.id, "unknown"}) == [first]
+    assert buffer.riders == 1
+    assert gathering.take([others[1]], 0.0) == ([], 0)
+    assert gathering.take_out({one.id for one in others}) == others
+    assert (gathering.close(), buffer.riders) == (0, 0)
+
+
 def test_without_a_wait_the_rest_starts_too(app: Stanchion, gathering: Gathering, buffer: Buffer) -> None:
     declared(app, "many", batch=2)
     assert gathering.take(rows("many", 5), 0.0) == ([], 3)

@@ -336,3 +336,45 @@ def generator(_attempt: Attempt, call_next: Callable[[], Any]) -> Any:
 def test_anything_else_is_refused(app: Stanchion, wrong: Any) -> None:
     with pytest.raises(InvalidInput):
         app.middleware(wrong)
+
+
+def test_it_runs_once_around_the_call_of_a_batch(app: Stanchion) -> None:
+    seen: list[Any] = []
+
+    @app.middleware
+    def around(attempt: Attempt, call_next: Any) -> object:
+        assert attempt.is_batch
+        with pytest.raises(InvalidInput, match=r"use attempt\.jobs"):
+            _ = attempt.job
+        seen.append([job.id for job in attempt.jobs])
+        attempt.args = [[number + 1 for number in attempt.args[0]]]
+        results: list[int] = call_next()
+        return [Cancel("even") if result % 2 == 0 else result for result in results]
+
+    @app.task(batch=10)
+    def note(numbers: list[int]) -> list[int]:
+        return numbers
+
+    handles = note.enqueue_many([(n,) for n in range(3)])
+    with working(app, threads=1):
+        states = [ended(app, handle.id).state for handle in handles]
+    assert states == [JobState.DONE, JobState.CANCELLED, JobState.DONE]
+    assert handles[2].result(timeout=60) == 3
+    assert seen == [[handle.id for handle in handles]]
+
+
+def test_it_sees_a_single_job_as_one_of_several(app: Stanchion) -> None:
+    seen: list[Any] = []
+
+    @app.middleware
+    def around(attempt: Attempt, call_next: Any) -> object:
+        seen.append((attempt.is_batch, [job.id for job in attempt.jobs], attempt.job.id))
+        return call_next()
+
+    @app.task
+    def note(number: int) -> int:
+        return number
+
+    handle = note.enqueue(1)
+    app.drain()
+    assert seen == [(False, [handle.id], handle.id)]

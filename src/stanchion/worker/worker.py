@@ -296,6 +296,7 @@ class Worker:
         self._claimer.live, self._claimer.due.sharing = beat.live, beat.sharing
         self._meet_managers()
         self._claimer.registered()
+        self._claimer.cancel(beat.cancelled)
         self._runners.cancel(beat.cancelled)
         self._defaults.refresh()
         self._tell_failures(self._every)

@@ -14,9 +14,11 @@ from stanchion.core.backoff import Backoff
 from stanchion.core.boot_clock import boot_clock
 from stanchion.core.ids import new_token
 from stanchion.core.names.partition_names import logical_name
+from stanchion.jobs.reservation import Reservation
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records.claims import BEGUN, Claim, Claimed
 from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.outcomes import Abandon
 from stanchion.stores.rules.leases.lost_leases import is_alone
 from stanchion.stores.rules.leases.lost_replies import LostReplies
 from stanchion.telemetry.times import JobTimes
@@ -129,6 +131,12 @@ class Claimer:
         self.due.ended(queues)
         if self._emptied is not None or not self.due.held_back.keys().isdisjoint(queues):
             self._wake()
+
+    def cancel(self, ids: Collection[str]) -> None:
+        """End those of these jobs, which were asked to stop, that wait for their batch."""
+        if ids:
+            rows = self._gathering.take_out(set(ids))
+            self._finisher.put([(Abandon(row.lease), Reservation(self._context, row), None) for row in rows])
 
     @property
     def reserved(self) -> int:

@@ -1,6 +1,7 @@
 """Gathering: the claimed jobs of batch tasks wait here, until their batch is full or its wait is over.
 
 claimed ──► gathered ──full, or `wait` seconds after its first job──► buffered as one batch ──► running
+                ├──asked to stop──► cancelled
                 └──the worker stops──► back in the queue, unharmed
 
 Gathered jobs need no slot, so a claim may take more jobs than slots are free where it fills a batch. No claim can tell
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -87,6 +88,18 @@ class Gathering:
         size = self._sizes[name] = min(self._size(name) or sizes[0], *sizes)
         self._asks[name] = 0 if others else min(size, 2 * max(len(rows), self._asks.get(name, 0)))
         return others, started
+
+    def take_out(self, ids: Collection[str]) -> list[JobRow]:
+        """Return those of these jobs that wait here, and leave them out of their batches."""
+        found: list[JobRow] = []
+        with self._changed:
+            for key, pile in list(self._piles.items()):
+                found += [row for row, _ in pile.jobs if row.id in ids]
+                pile.jobs[:] = [held for held in pile.jobs if held[0].id not in ids]
+                if not pile.jobs:
+                    del self._piles[key]
+        self._runners.gathered(-len(found))
+        return found
 
     def close(self) -> int:
         """Start all batches as they are; return their number."""
