@@ -1,12 +1,16 @@
 """What a batch task may be: refused with a sentence when it is declared."""
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stanchion import FlowFailure, Job, Reservation, Snooze, Stanchion, Tasks
+from stanchion.context import context_of
+from stanchion.core.ids import new_id
 from stanchion.errors import InvalidInput
+from stanchion.stores.records.jobs import NewJob
 
 
 @pytest.fixture
@@ -148,3 +152,25 @@ def test_tasks_of_an_area_and_of_a_schedule(app: Stanchion) -> None:
         clock.advance(60, ticking=True)
         app.drain()
     assert seen == [["call", "tick"]]
+
+
+def test_a_task_of_a_module_that_is_not_imported_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "late_batches.py").write_text(_LATE)
+    monkeypatch.syspath_prepend(tmp_path)
+    app = Stanchion("memory://")
+    monkeypatch.setattr("builtins.late_app", app, raising=False)
+    app.include("late_batches")
+    store, jobs = context_of(app).store, [NewJob(new_id(), "late", '{"args": [1]}', "many") for _ in range(2)]
+    store.push(jobs)  # as another process does
+    app.drain(["late"])
+    assert [row.result for row in store.fetch([job.id for job in jobs]).values()] == ["2", "2"]
+
+
+_LATE = """
+import builtins
+
+
+@builtins.late_app.task(name="many", queue="late", batch=10)
+def many(numbers: list[int]) -> list[int]:
+    return [len(numbers) for _ in numbers]
+"""

@@ -7,6 +7,8 @@ from contextvars import ContextVar
 from typing import Final
 
 from stanchion.context.context import Context
+from stanchion.context.unknown_work import Unknown
+from stanchion.context.work import Batching
 from stanchion.core.ids import new_token
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.claims import Claim, Claimed
@@ -65,11 +67,10 @@ def _run(context: Context, row: JobRow | None) -> int:
     """Run a claimed job, or with it those due in its queue that its batch may have; return the number of attempts."""
     ran = 0
     while row is not None:
-        work = context.registry.work_of(row)
-        if work is None or work.batching is None:
+        if (batching := _batching(context, row)) is None:
             return ran + run_here(context, row)
         batch, other = [row], None
-        while len(batch) < work.batching.size and (more := context.store.claim(Claim(row.queue, 1, new_token())).rows):
+        while len(batch) < batching.size and (more := context.store.claim(Claim(row.queue, 1, new_token())).rows):
             if more[0].task != row.task:
                 other = more[0]  # it has been claimed, and comes next
                 break
@@ -77,6 +78,13 @@ def _run(context: Context, row: JobRow | None) -> int:
         ran += run_batch_here(context, batch)
         row = other
     return ran
+
+
+def _batching(context: Context, row: JobRow) -> Batching | None:
+    try:
+        return context.registry.known_work_of(row).batching
+    except Unknown:
+        return None
 
 
 def _answers(context: Context) -> bool:
