@@ -121,6 +121,7 @@ class TestRoles:
         (row,) = claim(store, worker="w")
         assert store.settle([Commit(row.lease)]) == ["done"]
         assert store.compare_and_set("output", "orders 17", "1", 0)
+        assert store.compare_and_set("spark-rounds", "orders", "{}", 0)
         store.maintain(0.1)
         for refused in (
             lambda: store.push([new_job()]),
@@ -298,10 +299,12 @@ class TestQueues:
         assert [one.name for one in mail.queues()] == ["mail"]
         for kind, name in (("partitions", "orders"), ("partitions", "mail"), ("schedule", "x"), ("topic", "t")):
             root.compare_and_set(kind, name, "{}", 0)
+        mail.compare_and_set("spark-rounds", "mail", "{}", 0)
         for queue in ("orders", "mail"):
             root.compare_and_set("output", f"{queue} 17", "{}", 0)
         assert [one.name for one in mail.values("output")] == ["mail 17"]
         assert [one.name for one in mail.values("partitions")] == ["mail"]
+        assert [one.name for one in mail.values("spark-rounds")] == ["mail"]
         assert mail.values("schedule") == []
         assert [one.name for one in mail.values("topic")] == ["t"]
         where = (Condition("queue", "=", "mail"),)

@@ -14,6 +14,7 @@ import pytest
 
 from stanchion import Stanchion
 from tests.servers.process import free_port
+from tests.spark import dead_executor
 from tests.spark.spread import ITEMS
 from tests.spark.standalone import WORKERS, standalone
 from tests.spark.test_session import listening
@@ -58,6 +59,16 @@ def checked(found: dict[str, Any]) -> dict[str, Any]:
 def test_executors_in_processes_of_their_own(pg_app: Stanchion) -> None:
     assert work("local-cluster[2,1,1024]", pg_app) == EXPECTED
     assert pg_app.queue("q").size().total == 2000
+
+
+def test_an_executor_dies_amid_plain_stations(pg_app: Stanchion, tmp_path: Path) -> None:
+    (tmp_path / "mark").touch()
+    told("tests.spark.dead_executor", ["local-cluster[2,1,1024]", pg_app.url, str(tmp_path / "mark")])
+    assert not (tmp_path / "mark").exists()
+    results = [job.result for job in pg_app.queue("etl.done").find(state="done", limit=1000)]
+    assert sorted(results) == list(range(dead_executor.ITEMS))
+    raw = pg_app.queue("etl.raw")
+    assert (raw.size().total, raw.counts().moved) == (0, dead_executor.ITEMS)
 
 
 def test_a_standalone_master_with_two_workers(pg_app: Stanchion, tmp_path: Path) -> None:

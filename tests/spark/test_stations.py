@@ -123,10 +123,11 @@ def test_rows_without_the_id_of_an_item_are_new_items(spark: "SparkSession", app
 
 @pytest.mark.parametrize("sql_app", [nightly("sqlite"), nightly("postgresql")], indirect=True)
 def test_aggregates_only(spark: "SparkSession", sql_app: Stanchion) -> None:
-    etl = sql_app.pipeline("counts")
+    etl, names = sql_app.pipeline("counts"), list[Any]()
 
     @etl.spark_station("raw", to="counts", schema="zone string, n int")
     def raw(items: "DataFrame") -> "DataFrame":
+        names.append(items.sparkSession.sparkContext.getLocalProperty("spark.job.description"))
         return items.groupBy("zone").count()
 
     etl.station("counts")(lambda item: item)
@@ -135,6 +136,7 @@ def test_aggregates_only(spark: "SparkSession", sql_app: Stanchion) -> None:
     counts = sorted((job.result["zone"], job.result["count"]) for job in etl.queue("counts").find(state="done"))
     assert counts == [("a", 20), ("b", 20)]
     assert etl.queue("raw").counts().committed == 40
+    assert {name.partition("<")[0] for name in names} == {"counts.raw"}  # what its jobs are called in Spark's UI
 
 
 @pytest.mark.nightly

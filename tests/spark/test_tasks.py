@@ -3,6 +3,8 @@
 import logging
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -91,7 +93,7 @@ def etl(app: Stanchion) -> Pipeline:
 
 
 def worker_of(etl: Pipeline) -> TaskWorker:
-    return TaskWorker(context_of(etl), tuple(etl.queues), "etl", "a", heartbeat=10.0, grace=0.5)
+    return TaskWorker(context_of(etl), tuple(etl.queues), "a", heartbeat=10.0, grace=0.5)
 
 
 @pytest.fixture(autouse=True)
@@ -122,18 +124,18 @@ class TestTask:
 
     def test_it_works_until_its_round_ends(self, etl: Pipeline, beside: list[threading.Thread]) -> None:
         store = context_of(etl).store
-        rounds.renew(store, "etl", "a", LONG)
+        rounds.renew(store, "etl.raw", "a", LONG)
         etl.push_many(range(20))
-        meanwhile(beside, self.done(etl, 20), lambda: rounds.end(store, "etl", "a"))
+        meanwhile(beside, self.done(etl, 20), lambda: rounds.end(store, "etl.raw", "a"))
         worker_of(etl).run()
         assert etl.queue("clean").counts().committed == 20
         assert store.workers() == []
 
     def test_its_hooks_run_in_the_process_of_the_task(self, app: Stanchion, etl: Pipeline, tmp_path: Path) -> None:
         app.on_worker_start((tmp_path / "started").touch)
-        rounds.renew(app.store, "etl", "a", LONG)
+        rounds.renew(app.store, "etl.raw", "a", LONG)
         task = cloudpickle.loads(cloudpickle.dumps(worker_of(etl)))
-        meanwhile([], lambda: eventually((tmp_path / "started").exists), lambda: rounds.end(app.store, "etl", "a"))
+        meanwhile([], lambda: eventually((tmp_path / "started").exists), lambda: rounds.end(app.store, "etl.raw", "a"))
         task.run()
         assert (tmp_path / "started").exists()
 
@@ -143,7 +145,7 @@ class TestTask:
         assert etl.queue("raw").size().ready == 1
 
     def test_it_stops_if_its_driver_is_gone(self, etl: Pipeline) -> None:
-        rounds.renew(context_of(etl).store, "etl", "a", 0.5)
+        rounds.renew(context_of(etl).store, "etl.raw", "a", 0.5)
         worker_of(etl).run()
 
     def test_it_works_on_while_the_store_is_away(self, etl: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +163,7 @@ class TestTask:
 
     def test_a_signal_stops_it_and_fails_the_task(self, etl: Pipeline, beside: list[threading.Thread]) -> None:
         """So that Spark starts another one."""
-        rounds.renew(context_of(etl).store, "etl", "a", LONG)
+        rounds.renew(context_of(etl).store, "etl.raw", "a", LONG)
         etl.push(1)
         meanwhile(beside, self.done(etl, 1), lambda: os.kill(os.getpid(), signal.SIGTERM))
         with pytest.raises(TaskInterrupted, match="a signal"):
@@ -171,7 +173,7 @@ class TestTask:
     def test_it_stops_if_the_process_that_started_it_is_gone(
         self, etl: Pipeline, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        rounds.renew(context_of(etl).store, "etl", "a", LONG)
+        rounds.renew(context_of(etl).store, "etl.raw", "a", LONG)
         parents = iter([10, 10, 1])
         monkeypatch.setattr(os, "getppid", lambda: next(parents, 1))
         with pytest.raises(TaskInterrupted, match="is gone"):
@@ -189,7 +191,7 @@ class TestTask:
             let_go.wait()
 
         etl.push(1)
-        rounds.renew(app.store, "etl", "a", LONG)
+        rounds.renew(app.store, "etl.raw", "a", LONG)
         try:
             with pytest.raises(TaskInterrupted, match="can't be stopped"):
                 worker_of(etl).run()
@@ -258,3 +260,42 @@ def test_tasks_that_do_not_stop_are_killed(spark: "SparkSession", app: Stanchion
     assert one.wait(LONG)
     assert one.error is not None
     assert etl.queue("raw").size().running == 1
+
+
+FLOW = """
+import time
+from pathlib import Path
+
+from stanchion import Stanchion
+
+app = Stanchion()
+etl = app.pipeline("etl")
+
+
+@etl.station("raw")
+def raw(hold):
+    while Path(hold).exists():
+        time.sleep(0.05)
+    return "done"
+"""
+
+
+@pytest.mark.nightly
+def test_the_command_stops_gracefully(app: Stanchion, tmp_path: Path) -> None:
+    (tmp_path / "waits.py").write_text(FLOW)
+    hold = tmp_path / "hold"
+    hold.touch()
+    item = app.queue("etl.raw").push(str(hold))
+    command = [sys.executable, "-m", "stanchion", "pipeline", "run", "waits:etl", "--engine", "spark"]
+    env = {**os.environ, "STANCHION_URL": app.url, "PYTHONPATH": str(tmp_path)}
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True) as running:
+        eventually(lambda: app.queue("etl.raw").size().running)
+        running.send_signal(signal.SIGTERM)
+        eventually(lambda: [one.state for one in app.store.workers()] == ["stopping"])
+        hold.unlink()
+        _, told = running.communicate(timeout=LONG)
+    assert running.returncode == 0, told
+    assert "stanchion.pipeline: raw 1 of 1" in told
+    found = app.get(item.id)
+    assert found is not None
+    assert (found.state, found.attempts) == ("done", 1)

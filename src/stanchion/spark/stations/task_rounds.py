@@ -51,12 +51,11 @@ class TaskRound:
 
         self._is_remote = is_remote()
         self._spark, self._tasks, self._every, self._grace = given.spark, given.tasks, given.heartbeat, given.grace
-        station = given.stations[0]
-        self._context, self._pipeline = station.context, station.topology.pipeline
-        self.id = uuid4().hex
-        self._told = f"{self._pipeline}: {', '.join(one.station for one in given.stations)}"
+        first = given.stations[0]
+        self._context, self._queue, self.id = first.context, first.queue, uuid4().hex
+        self._told = f"{first.topology.pipeline}: {', '.join(one.station for one in given.stations)}"
         queues = tuple(one.queue for one in given.stations)
-        self._worker = TaskWorker(self._context, queues, self._pipeline, self.id, self._every, self._grace)
+        self._worker = TaskWorker(self._context, queues, self.id, self._every, self._grace)
         self.began = time.monotonic()
         self.error: Exception | None = None
         self.ending = False
@@ -78,7 +77,7 @@ class TaskRound:
         self.ending = True
         self._ended.set()
         try:
-            rounds.end(self._context.store, self._pipeline, self.id)
+            rounds.end(self._context.store, self._queue, self.id)
         except StanchionError as error:
             log.warning("the tasks stop once their round is over: %s", error)
 
@@ -109,7 +108,7 @@ class TaskRound:
         finally:
             self._ended.set()
             with suppress(StanchionError):  # so that tasks of a failed job stop before Spark kills them
-                rounds.end(self._context.store, self._pipeline, self.id)
+                rounds.end(self._context.store, self._queue, self.id)
 
     def _name_job(self) -> None:
         """Name the jobs of this thread, for the UI and for `kill`. Spark Connect has tags, and no descriptions."""
@@ -119,7 +118,7 @@ class TaskRound:
             self._spark.sparkContext.setJobGroup(self.id, self._told, interruptOnCancel=True)
 
     def _renew(self) -> None:
-        rounds.renew(self._context.store, self._pipeline, self.id, MISSED_BEATS * self._every)
+        rounds.renew(self._context.store, self._queue, self.id, MISSED_BEATS * self._every)
 
     def _beat(self) -> None:
         backoff, pause = Backoff(longest=min(5.0, self._every)), self._every
@@ -133,4 +132,4 @@ class TaskRound:
                 backoff.succeeded()
                 pause = self._every
         with suppress(StanchionError):  # a renewal may have come after the end
-            rounds.end(self._context.store, self._pipeline, self.id)
+            rounds.end(self._context.store, self._queue, self.id)

@@ -38,7 +38,6 @@ class TaskWorker:
 
     context: Context
     queues: tuple[str, ...]
-    pipeline: str
     round_id: str
     heartbeat: float
     grace: float
@@ -55,9 +54,13 @@ class TaskWorker:
 
         return work
 
+    def goes_on(self) -> bool:
+        """Return whether the round goes on."""
+        return rounds.goes_on(self.context.store, self.queues[0], self.round_id)
+
     def run(self) -> None:
         """Work until the round ends. Raises TaskInterrupted if the worker stopped before."""
-        if not rounds.goes_on(self.context.store, self.pipeline, self.round_id):
+        if not self.goes_on():
             return
         worker = Worker(self.context, self.queues, 1, self.heartbeat, self.grace, name="spark")
         watch = _Watch(self, worker)
@@ -89,7 +92,7 @@ class _Watch(threading.Thread):
                 self._interrupt("the process of Spark that started it is gone")
                 return
             try:
-                self.ended = not rounds.goes_on(self._task.context.store, self._task.pipeline, self._task.round_id)
+                self.ended = not self._task.goes_on()
             except StanchionError:
                 continue  # the worker waits for its store, and says so
             if self.ended:
