@@ -40,7 +40,7 @@ ROLES: Final[Mapping[str, Role | None]] = {
 
 KINDS: Final[Mapping[str, Role]] = {
     **dict.fromkeys(("topic-push", "write"), Role.PUSH),
-    **dict.fromkeys(("schedule", "stream", "spark-rounds", "failures", "rollup", "hidden", "output"), Role.RECEIVE),
+    **dict.fromkeys(("spark-rounds", "schedule", "stream", "failures", "rollup", "hidden", "output"), Role.RECEIVE),
 }
 """The role for changes of values; `admin` for all other kinds, which steer processes or which people read."""
 
@@ -50,7 +50,7 @@ CLOSED: Final = "manager."
 SHARED: Final = frozenset({"topic", "topic-push", "upkeep"})
 """The kinds of values that callers limited to queues see too."""
 
-_OF_QUEUES: Final = frozenset({"output", "partitions", "failures", "pause", "pauses", "schema", "spark-rounds"})
+_OF_QUEUES: Final = frozenset({"spark-rounds", "output", "partitions", "failures", "pause", "pauses", "schema"})
 """The kinds of values that are named by queues."""
 
 

@@ -27,6 +27,7 @@ def shown_progress(out: Output, log_level: str, log_format: str) -> Iterator[Wat
     """Yield what shows the progress of stations within the block, and log to stderr."""
     from stanchion.service.logs import log_to_stderr
 
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of each of its sockets
     if out.remarks.is_terminal and log_format == "text":
         from rich.live import Live
 
