@@ -13,9 +13,12 @@ from openlineage.client import OpenLineageClient
 from openlineage.client.transport.file import FileConfig, FileTransport
 
 from stanchion import Stanchion
+from stanchion.context import context_of
 from stanchion.errors import MissingExtra
+from stanchion.spark import lineage
 from stanchion.spark.lineage import LineageListener, follow
 from stanchion.spark.stations import engine as stations
+from stanchion.spark.stations.reports import Reports
 from stanchion.streams import StreamSource
 from stanchion.streams.state import KIND, StreamState
 
@@ -110,6 +113,24 @@ def test_sources_of_others_are_named_as_spark_does(
 def test_the_stations_after_one_are_known(app: Stanchion, client: OpenLineageClient, tmp_path: Path) -> None:
     listener(app, client).onQueryProgress(progress(1, {}, name="etl.first"))
     assert [one["name"] for one in events(tmp_path)[0]["outputs"]] == ["etl.second", "etl.third"]
+
+
+def test_the_work_of_plain_stations_is_told_from_the_counts_of_their_queues(
+    app: Stanchion, client: OpenLineageClient, tmp_path: Path
+) -> None:
+    following, elsewhere = listener(app, client), listener(Stanchion("sqlite:///other.db"), client)
+    lineage._FOLLOWERS.update([following, elsewhere])
+    plan = context_of(app).registry.pipelines["etl"]
+    reports = Reports(plan, plan.chosen(()), None)
+    plan.pipeline.drain()
+    reports.look(at_last=True)
+    reports.look(at_last=True)
+    start, complete = events(tmp_path)
+    assert (start["eventType"], complete["eventType"], start["job"]["name"]) == ("START", "COMPLETE", "etl.first")
+    assert start["run"]["runId"] == complete["run"]["runId"]
+    (read,), written = complete["inputs"], complete["outputs"]
+    assert (read["name"], read["inputFacets"]["inputStatistics"]["rowCount"]) == ("etl.first", 1)
+    assert [one["name"] for one in written] == ["etl.second", "etl.third"]
 
 
 def test_an_error_ends_a_run(app: Stanchion, client: OpenLineageClient, tmp_path: Path) -> None:
