@@ -200,3 +200,10 @@ def test_pause_and_resume_while_it_runs(etl):
 def test_a_worker_without_anything_to_do_says_so(app):
     with pytest.raises(InvalidInput, match="no tasks and no stations"):
         Worker(app).start()
+
+
+def test_an_item_that_is_dropped_is_the_output_of_its_key(etl):
+    etl.station("a", key="id")(lambda _item: None)
+    item = etl.push({"id": 1})
+    etl.run(available_now=True)
+    assert etl.output("a", 1).id == item.id

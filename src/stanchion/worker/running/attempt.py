@@ -77,7 +77,7 @@ class Attempt(Execution):
         """Return its end after the task has returned."""
         if self.limit is not None and self.limit.expired:
             return self.timed_out(self.limit)
-        if value is None and not self.heard:
+        if value is None and self.row.task is not None and not self.heard:
             return ((commit_of(self.row), None, None),)
         error = value if isinstance(value, Outcome) else None
         return ((outcome_of_value(self, value), self.job, error),)
