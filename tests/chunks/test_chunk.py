@@ -12,8 +12,8 @@ import pytest
 
 from stanchion.core.chunks.chunk import Chunk
 from stanchion.core.chunks.cutting import cut, fitting
-from stanchion.core.chunks.framing import chunk_with, items_in
 from stanchion.core.values.codec import Codec, NotJson
+from stanchion.core.values.framing import chunk_with, items_in
 from stanchion.errors import InvalidInput
 from tests.chunks.items import stored
 

@@ -1,6 +1,6 @@
 """The bytes around a chunk."""
 
-from stanchion.core.chunks.framing import MAX_ITEMS, body_of, chunk_with, items_in
+from stanchion.core.values.framing import MAX_ITEMS, body_of, chunk_with, items_in
 
 
 def test_a_chunk_tells_its_items_without_its_body() -> None:

@@ -107,7 +107,7 @@ class TestTheCommand:
         stored = rows(app.store)[job.id].payload
         copy()
         assert rows(there.store)[job.id].payload == stored
-        assert stored.startswith("enc:")
+        assert str(stored).startswith("enc:")
         opened = Stanchion(there.url, keys=keys)
         assert opened.queue("q").reserve()[0].payload == {"card": "4111"}
         opened.close()

@@ -71,7 +71,7 @@ def finish_all(store: Store) -> list[str]:
     token = new_id()
     claimed = store.claim(Claim("q", 100, token)).rows
     store.settle([Commit(row.lease) for row in claimed])
-    return sorted(row.payload for row in claimed)
+    return sorted(str(row.payload) for row in claimed)
 
 
 ALL = ["0", "1", "2", "3", "4"]

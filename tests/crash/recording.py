@@ -47,7 +47,7 @@ class Recording:
     @contextmanager
     def _pushing(self, jobs: Sequence[NewJob]) -> Iterator[None]:
         batch = jobs[0].id
-        self._journal.write(_event("asked push", job.id, detail=job.payload, batch=batch) for job in jobs)
+        self._journal.write(_event("asked push", job.id, detail=str(job.payload), batch=batch) for job in jobs)
         try:
             yield
         except StoreUnavailable:

@@ -123,7 +123,7 @@ class Orders:
         for row in rows:
             if row.state == JobState.DEAD:
                 assert "PayloadMisfit: field at is a string that is not a time with its zone" in str(row.errors)
-        return Counter((place, row.payload) for row in rows if (place := _place(row)) != "done")
+        return Counter((place, str(row.payload)) for row in rows if (place := _place(row)) != "done")
 
 
 Found = tuple[str, str]

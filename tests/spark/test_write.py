@@ -120,7 +120,7 @@ class TestWrite:
         key = Fernet.generate_key().decode()
         write(numbers(spark, 1), app, queue="q", keys=key)
         [job] = app.queue("q").find()
-        assert app.store.fetch([job.id])[job.id].payload.startswith("enc:")
+        assert str(app.store.fetch([job.id])[job.id].payload).startswith("enc:")
         with opened(app.url, keys=[key]) as opening:
             assert pushed(opening) == [0]
 

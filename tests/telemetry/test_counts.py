@@ -13,7 +13,7 @@ LEASE = Lease("q", "id", "token")
 
 def row(queue: str = "q", task: str | None = "t", *, waited: float = 0.0) -> JobRow:
     due = 1_900_000_000 * SECOND
-    return JobRow("id", queue, -1, "running", 0, 0, due, due, "", task, started_at=due + int(waited * SECOND))
+    return JobRow("id", queue, -1, "running", 0, 0, due, due, "", task=task, started_at=due + int(waited * SECOND))
 
 
 @pytest.mark.parametrize(

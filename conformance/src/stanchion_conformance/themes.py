@@ -30,6 +30,7 @@ THEMES = (
     "jobs.concurrency",
     "jobs.dead_letters",
     "jobs.encryption",
+    "jobs.chunk_contents",
     "jobs.expiry",
     "jobs.held_keys",
     "jobs.hiding",

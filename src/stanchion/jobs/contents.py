@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from stanchion.core.checks import brief
+from stanchion.core.values.framing import Content
 from stanchion.errors import InvalidInput, SearchTooWide
 from stanchion.stores.paging import Selects, pages_by_size
 
@@ -64,7 +65,7 @@ class Contents(NamedTuple):
         return _all_met(self.headers, row.headers, codec) and _all_met(self.payload, row.payload, codec)
 
 
-def _all_met(conditions: tuple[Inside, ...], text: str | None, codec: Codec) -> bool:
+def _all_met(conditions: tuple[Inside, ...], text: Content | None, codec: Codec) -> bool:
     if not conditions:
         return True
     try:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from stanchion.context.context import Context
 from stanchion.core.checks import checked_name
 from stanchion.core.ids import new_ids
+from stanchion.core.values.framing import Content
 from stanchion.errors import InvalidInput
 from stanchion.jobs.insert import batches, chunks, make_ready
 from stanchion.jobs.job import Job
@@ -178,7 +179,7 @@ def _is_of_its_origin(topology: Topology, row: JobRow, queue: str | None) -> boo
     return was_split(row) and (queue is None or _begin(topology, row, queue) is None)
 
 
-def _copy(row: JobRow, queue: str, payload: str, again_at: int) -> NewJob:
+def _copy(row: JobRow, queue: str, payload: Content, again_at: int) -> NewJob:
     (job_id,) = new_ids(1)
     version = version_of(row)._replace(again_at=again_at)
     return NewJob(

@@ -17,6 +17,7 @@ from typing import Final
 from stanchion.context.context import Context
 from stanchion.core.functions import is_async, refuse_generator
 from stanchion.core.ids import new_ids
+from stanchion.core.values.framing import Content
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.jobs.job import Job
 from stanchion.jobs.outcome import UNCHANGED
@@ -182,7 +183,7 @@ class Station:
         )
         return commit_of(row, jobs=tuple(jobs))
 
-    def _item_for(self, target: str, job_id: str, payload: str, row: JobRow, headers: str, send: Send) -> NewJob:
+    def _item_for(self, target: str, job_id: str, payload: Content, row: JobRow, headers: str, send: Send) -> NewJob:
         """Return the job of an item that moves to another station. `row`: the item at this one."""
         return NewJob(
             id=job_id,
@@ -242,7 +243,7 @@ class Station:
             )
         return to
 
-    def _payload(self, row: JobRow, item: object, send: Send) -> str:
+    def _payload(self, row: JobRow, item: object, send: Send) -> Content:
         if send.item is UNCHANGED:
             return row.payload
         value = send.item
@@ -255,7 +256,7 @@ class Station:
             value = {**item, **value}
         return self.context.codec.encode(value)
 
-    def _check_fit(self, targets: Sequence[str], payloads: Sequence[str]) -> None:
+    def _check_fit(self, targets: Sequence[str], payloads: Sequence[Content]) -> None:
         """Raise PayloadMisfit for an item that does not fit the schema of its next station."""
         with suppress(StoreUnavailable):  # losing the finished work would be worse
             for target, payload in zip(targets, payloads, strict=True):

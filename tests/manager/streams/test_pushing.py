@@ -37,7 +37,7 @@ class HeldStore(MemoryStore):
         self.batches: list[list[str]] = []
 
     def push(self, jobs: Sequence[NewJob], *given: Any, **options: Any) -> list[Pushed]:
-        self.batches.append([job.payload for job in jobs])
+        self.batches.append([str(job.payload) for job in jobs])
         self.begun.release()
         assert self.go_on.wait(600)
         return super().push(jobs, *given, **options)

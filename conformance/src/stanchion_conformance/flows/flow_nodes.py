@@ -101,7 +101,7 @@ class TestMembersOfANode:
         store.change_flows([OpenFlow([node], jobs)])
         rows = claim(store, 5)
         for row in reversed(rows):
-            store.settle([Commit(row.lease, f'"{row.payload}"')])
+            store.settle([Commit(row.lease, f'"{row.payload!s}"')])
         ends = store.flow_ends(node.id)
         assert [(end.index, end.result, end.job, end.state) for end in ends] == [
             (place, f'"{place}"', job.id, JobState.DONE) for place, job in enumerate(jobs)

@@ -6,6 +6,12 @@ from stanchion_conformance.jobs.bands import TestBands
 from stanchion_conformance.jobs.batch_tasks import TestBatchesInFlows, TestBatchTasks, TestLimitsOfBatches
 from stanchion_conformance.jobs.boundaries import TestActingOnAnotherQueue, TestDrain
 from stanchion_conformance.jobs.checkpoints import TestCheckpoints, TestCheckpointsOfTasks, TestReplayOfWhatHasChanged
+from stanchion_conformance.jobs.chunk_contents import (
+    TestChunkContents,
+    TestItemsAreCounted,
+    TestPartsOfChunks,
+    TestPassingQueues,
+)
 from stanchion_conformance.jobs.concurrency import TestEveryJobGoesToOne, TestLimits, TestOneWins, TestThreads, stores
 from stanchion_conformance.jobs.consumers import TestConsumers
 from stanchion_conformance.jobs.dead_letters import (
@@ -80,6 +86,7 @@ __all__ = [
     "TestCharges",
     "TestCheckpoints",
     "TestCheckpointsOfTasks",
+    "TestChunkContents",
     "TestCirclesOfDeadLetters",
     "TestClear",
     "TestCommit",
@@ -107,6 +114,7 @@ __all__ = [
     "TestHistoryByOutcome",
     "TestHistoryMax",
     "TestHolders",
+    "TestItemsAreCounted",
     "TestJoining",
     "TestKeptDataclasses",
     "TestKeptModels",
@@ -129,7 +137,9 @@ __all__ = [
     "TestOneWins",
     "TestOtherQueue",
     "TestOutcomesFromErrors",
+    "TestPartsOfChunks",
     "TestPassed",
+    "TestPassingQueues",
     "TestPayloadOfTheEntry",
     "TestPeek",
     "TestPop",

@@ -68,7 +68,7 @@ class Reading:
         return self.batch(start)
 
     def batch(self, start: Position) -> list[str]:
-        return [row.payload for part in self.source.parts(start, self.place, 2) for row in rows(self.store, part)]
+        return [str(row.payload) for part in self.source.parts(start, self.place, 2) for row in rows(self.store, part)]
 
     def is_ahead(self) -> bool:
         """Wait until the next batch is claimed."""

@@ -133,8 +133,8 @@ class Driver:
             batch = SinkBatch.read_by(self.store, self.name, run)
             if batch is None:
                 raise StreamTaken(self.name)
-            if poison := [row.payload for row in found if POISON in row.payload and POISON not in self.cured]:
-                batch.failed(f"ValueError: {poison[0]}")
+            if poison := [row.payload for row in found if POISON in str(row.payload) and POISON not in self.cured]:
+                batch.failed(f"ValueError: {poison[0]!s}")
                 raise Failed
             # A job that says so is dropped.
             kept = [row for row in found if "drop" not in row.payload]
@@ -146,7 +146,7 @@ class Driver:
                     yield "moved"
             else:
                 attempts.append((str(uuid4()), len(kept)))
-                self.store.stage(batch.write, attempts[-1][0], [out(row.payload) for row in kept])
+                self.store.stage(batch.write, attempts[-1][0], [out(str(row.payload)) for row in kept])
                 yield "staged"
         if self.mode == "foreign":
             self.log.written[number] = list(seen)

@@ -139,8 +139,13 @@ class QueueSchemas:
 
 
 def _payloads(codec: Codec, queue: str, jobs: Sequence[NewJob]) -> list[str | None]:
-    """Return the JSON of the payloads; None for jobs of other queues, and for calls of tasks."""
-    return [codec.opened(job.payload) if job.queue == queue and job.task is None else None for job in jobs]
+    """Return the JSON of the payloads; None for jobs of other queues, for calls of tasks, and for chunks."""
+    return [
+        codec.opened(job.payload)
+        if job.queue == queue and job.task is None and not isinstance(job.payload, bytes)
+        else None
+        for job in jobs
+    ]
 
 
 def _misfit(known: InForce, payloads: Sequence[str | None]) -> tuple[int, Misfit] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, overload
 
-from stanchion.core.chunks.framing import body_of, chunk_with, items_in
+from stanchion.core.values.framing import body_of, chunk_with, items_in
 from stanchion.core.values.plain import ToPlain, plain_model
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from stanchion.core.checks import several, whole
+from stanchion.core.values.framing import Content
 from stanchion.core.values.plain import ToPlain, plain_model, unknown_kind
 from stanchion.errors import InvalidInput, MissingExtra, StanchionError
 
@@ -122,10 +123,12 @@ class Codec:
             raise too_large(size, self.max_payload, what)
         return text
 
-    def decode(self, text: str | None) -> Any:
-        """Return the value of a stored text. Raises NotJson for a text that something else has stored."""
+    def decode(self, text: Content | None) -> Any:
+        """Return the value of a stored content. Raises NotJson for one that something else has stored."""
         if text is None:
             return None
+        if isinstance(text, bytes):
+            raise NotJson("the content is a chunk")
         opened = self._open(text) if text.startswith(_SEALED) else text
         try:
             return _decode(opened)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from stanchion.core.values.framing import as_text
 from stanchion.errors import InvalidInput
 from stanchion.jobs.insert import batches, chunks
 from stanchion.pipelines.options import Frame
@@ -49,7 +50,7 @@ def work_on_frame(reserved: ReservedItems, like: DataFrame, batch: SinkBatch) ->
 
     def read(rows: list[JobRow]) -> Iterator[pa.RecordBatch]:
         codec, expected = station.context.codec, station.expectations
-        payloads = [codec.opened(row.payload) for row in rows]
+        payloads = [codec.opened(as_text(row.payload)) for row in rows]
         unmet = [expected is not None and expected.unmet(codec.decode(row.payload)) is not None for row in rows]
         columns = [pa.array([row.id for row in rows]), pa.array(payloads), pa.array(unmet)]
         yield pa.RecordBatch.from_arrays(columns, ["id", "payload", "unmet"])

@@ -28,7 +28,7 @@ class Kind(StrEnum):
     TOKEN = auto()
     """Up to 64 printable characters, made by a client."""
     CONTENT = auto()
-    """JSON of any size, or the encrypted form of it."""
+    """JSON of any size, or the encrypted form of it; or the bytes of a chunk."""
     JSON = auto()
     """JSON, never encrypted."""
     MICROS = auto()
@@ -120,6 +120,7 @@ FIELDS: Final = (
     Field("run_at", Kind.MICROS, listed=True, compared=True, about="When it is or was due."),
     Field("enqueued_at", Kind.MICROS, listed=True, compared=True),
     Field("payload", Kind.CONTENT, about="The payload; of a task, its arguments."),
+    Field("items", Kind.INT, listed=True, about="The items of a chunk; null for a job that carries one."),
     Field("task", Kind.NAME, listed=True, compared=True, about="The task that it calls; null for a payload."),
     Field("headers", Kind.JSON),
     Field("tenant", Kind.NAME, listed=True, compared=True),
@@ -183,8 +184,8 @@ UNCLAIMED: Final = "past_waits"
 COMPARED: Final = frozenset(field.name for field in FIELDS if field.compared)
 """The fields that queries compare."""
 
-TIES: Final = ("order_key", "limits", "flow_node")
-"""A job without these is untied: its steps do not affect other jobs."""
+TIES: Final = ("order_key", "limits", "flow_node", "items")
+"""A job without these is untied: its steps do not affect other jobs, and count as one item."""
 LIMITS: Final = TIES[:2]
 """A job without these takes no slots."""
 HOLDS: Final = ("slots_held", "order_hold", "slots_hold")
@@ -199,11 +200,13 @@ DEATH: Final = ("dead_from", "dead_at", "dead_attempts")
 BY_RULE: Final = ("state", "rank", "run_at", "enqueued_at", "waits_since")
 """Fields of a new job that `rules.lifecycle.jobs.created` decides, in its order."""
 _OF_A_FLOW: Final = ("flow_", "waits_")
+OF_PARTS: Final = ("attempts", "errors", "dead_from")
+"""Fields of a new job that only parts of chunks bring."""
 CHOSEN: Final = tuple(
     name
     for name in NewJob._fields
     if name in JobRow._fields
-    and name not in {"id", "payload", "run_at", "origin", "trail"}
+    and name not in {"id", "payload", "run_at", "origin", "trail", *OF_PARTS}
     and not name.startswith(_OF_A_FLOW)
 )
 """Fields that a push sets, except for payload, time and flow."""

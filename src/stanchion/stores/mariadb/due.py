@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from stanchion.stores.mariadb import statements as sql
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import JobRow, row_from
+from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.capacity.slots import uses_slots
 from stanchion.stores.sql.claims.admit import Admission
@@ -24,6 +24,7 @@ from stanchion.stores.sql.claims.pick import Alike, DueJobs, Search
 from stanchion.stores.sql.claims.reserve import Asks, Reservations, reservation
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Params, Runner
+from stanchion.stores.sql.rows.contents import row_from
 
 _PAYLOAD = JobRow._fields.index("payload")
 _CANDIDATES = 100

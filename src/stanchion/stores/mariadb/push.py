@@ -8,10 +8,11 @@ from sqlalchemy import text
 
 from stanchion.stores.fields.sql import LIVE_COLUMNS
 from stanchion.stores.mariadb.statements import names_of
-from stanchion.stores.records.jobs import JobRow, NewJob, Pushed, row_from
+from stanchion.stores.records.jobs import JobRow, NewJob, Pushed
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import SAVEPOINT, TO_SAVEPOINT, Runner
 from stanchion.stores.sql.jobs.push import Inserts, InsertStatements
+from stanchion.stores.sql.rows.contents import row_from
 from stanchion.stores.sql.rows.jobs import Jobs
 
 _TAKEN = text("SELECT `key`, queue FROM stanchion_jobs FORCE INDEX (stanchion_jobs_key) WHERE (`key`, queue) IN :keys")

@@ -305,7 +305,7 @@ class MariaDBReservationStatements(ReservationStatements):
         self.plain_unseen = text(f"""
             UPDATE {by_ids("stanchion_jobs")}
             SET {changes(begun(f"{NOW} + :lease_micros", NOW))}
-            WHERE job.queue = :queue AND {missing((*LIMITS, "expires"), "job.")}
+            WHERE job.queue = :queue AND {missing((*LIMITS, "items", "expires"), "job.")}
         """)
 
 

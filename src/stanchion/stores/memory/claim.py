@@ -17,6 +17,7 @@ from stanchion.stores.rules.capacity.slots import uses_slots
 from stanchion.stores.rules.capacity.starts import claim_of, with_tokens
 from stanchion.stores.rules.leases.lost_leases import split_alone
 from stanchion.stores.rules.lifecycle import claims as claim_rules
+from stanchion.stores.rules.lifecycle.jobs import items_of_all
 from stanchion.stores.rules.undeliverable import deliverable
 
 CLAIM_SECONDS_MAX = 2.0
@@ -64,7 +65,7 @@ class Claims:
             self._workers.take_back(row, now)
         allowed, retry_in = queue.allowance(claim.limit, now)
         rows, timed_out = self._admitted(queue, claim, allowed, now)
-        queue.started(len(rows), counted=claim.counted)
+        queue.started(items_of_all(rows), counted=claim.counted)
         if timed_out:
             return Claimed(rows, 0.0)
         return Claimed(rows, retry_in if len(rows) == allowed else queue.until_head(now))

@@ -41,7 +41,7 @@ class Flows:
 
     def apply(self, before: JobRow, step: Transition) -> JobRow:
         """Count and apply a step of a job; return the job as it is now."""
-        self._jobs.queue(before.queue).counts[step.counted] += 1
+        self._jobs.count(step.tallies(before))
         self.change(before, step.row, step.counted)
         return step.row
 

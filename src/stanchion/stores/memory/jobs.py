@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Protocol
 
 from stanchion.stores.memory.queue import Queue
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState, Lease, NewJob
+from stanchion.stores.records.outcomes import Tally
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.capacity.slots import order_slot
@@ -87,6 +88,11 @@ class Jobs:
         for job_id in (*queue.live, *queue.history):
             del self._queue_of[job_id]
         return list(queue.live.values())
+
+    def count(self, tallies: Iterable[Tally]) -> None:
+        """Add to the counters of queues."""
+        for queue, event, number in tallies:
+            self.queue(queue).counts[event] += number
 
     def wake(self, queue: str) -> None:
         """Signal that a queue may have work."""
@@ -181,6 +187,13 @@ class Jobs:
             last = queue.history.get(queue.ended_keys.get(row.key, ""), row)
             queue.ended_keys[row.key] = max(row, last, key=lambda one: one.finished_at or 0).id
 
+    def store(self, row: JobRow) -> None:
+        """Store a job, live or finished; a finished one of a queue without history is not kept."""
+        if row.finished_at is None:
+            self.put(row)
+        elif self.settings(row.queue).history_ttl > 0:
+            self.keep(row)
+
     def remove(self, row: JobRow) -> None:
         """Delete a job, live or finished."""
         self._queue_of.pop(row.id).remove(row)
@@ -188,10 +201,7 @@ class Jobs:
     def replace(self, before: JobRow, after: JobRow, counted: str | None = None) -> None:
         """Store a job after a step; wake callers that wait for its end, or for a running place of its queue."""
         self.remove(before)
-        if after.finished_at is None:
-            self.put(after)
-        elif self.settings(after.queue).history_ttl > 0:
-            self.keep(after)
+        self.store(after)
         if before.finished_at is None and (after.finished_at is not None or counted == "buried"):
             self._listeners.wake((), [after.id])
         if before.state == JobState.RUNNING and self.settings(before.queue).running_max is not None:

@@ -49,9 +49,9 @@ class Pushes:
             return Pushed(row.id, row.run_at, row.enqueued_at, duplicate=True)
         if (finished := self._jobs.finished_holder(job, now)) is not None:
             return Pushed(finished.id, finished.run_at, finished.enqueued_at, duplicate=True)
-        queue.counts["pushed"] += 1
         row = job_rules.created(job, now)
-        self._jobs.put(row)
+        queue.counts["pushed"] += job_rules.items_of(row)
+        self._jobs.store(row)
         return Pushed(row.id, row.run_at, row.enqueued_at)
 
     def _meet(self, holder: JobRow, job: NewJob, now: int) -> JobRow:

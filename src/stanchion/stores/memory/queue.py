@@ -204,12 +204,12 @@ class Queue:
         early = head is not None and head.state == QUEUED and head.run_at > now
         return (head.run_at - now) / SECOND if early and head is not None else None
 
-    def started(self, jobs: int, *, counted: bool) -> None:
-        """Count delivered jobs, and take their starts from the rate."""
+    def started(self, items: int, *, counted: bool) -> None:
+        """Count delivered items, and take their starts from the rate."""
         if counted:
-            self.counts["reserved"] += jobs
+            self.counts["reserved"] += items
         if self.settings.max_rate is not None:
-            self._bucket = self._bucket.spent(jobs)
+            self._bucket = self._bucket.spent(items)
 
     def reshape(self) -> None:
         """Reset the shape to the needs of the live jobs, if these are few."""

@@ -9,7 +9,7 @@ from stanchion.stores.memory.jobs import Jobs
 from stanchion.stores.memory.push import Pushes
 from stanchion.stores.records.flows import OpenFlow
 from stanchion.stores.records.jobs import JobRow, JobState
-from stanchion.stores.records.outcomes import Commit, Continue, Extend, Outcome, Progress, Renewal
+from stanchion.stores.records.outcomes import Continue, Extend, Outcome, Progress, Renewal
 from stanchion.stores.rules.lifecycle import claims as claim_rules
 from stanchion.stores.rules.lifecycle import outcomes as outcome_rules
 
@@ -31,13 +31,13 @@ class Outcomes:
             return None if row is None else self._renew(row, outcome, now)
         if row is None:
             return claim_rules.left_in(self._jobs.find(outcome.lease.id), outcome.lease, now) if repeat else None
-        step = outcome_rules.settled(row, outcome, self._jobs.settings(row.queue), now)
+        step = outcome_rules.settled(row, outcome, self._jobs.settings(outcome_rules.ends_in(outcome)), now)
         if isinstance(outcome, Continue):
             self._pushes.refuse_duplicates(outcome.jobs)
         self._flows.apply(row, step)
         if isinstance(outcome, Continue) and not step.final:  # the node it waits for may be done already
             self._flows.open(OpenFlow(outcome.nodes, outcome.jobs))
-        if isinstance(outcome, Commit) and step.row.state == JobState.DONE:
+        if step.row.state == JobState.DONE:
             self._pushes.store(outcome_rules.fanned_out(outcome))
         return step.state(now)
 

@@ -134,7 +134,7 @@ class PostgresCommits:
     def _committed(self, run: Runner, statement: TextClause, commits: Sequence[Commit]) -> dict[str, HeldJob]:
         given = [
             {"queue": queue, "id": job, "token": token, "result": result, "payload": payload}
-            for (queue, job, token), result, payload, _, _ in commits
+            for (queue, job, token), result, payload, _, _, _ in commits
         ]
         done = {row[0]: HeldJob(*row) for row in run.rows(statement, {"commits": json.dumps(given)})}
         run.ended.update(done)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from stanchion.core.values.framing import Content
 from stanchion.stores.records.jobs import NewJob
 
 
@@ -52,7 +53,7 @@ class MemberEnd(NamedTuple):
     state: str
     job: str | None = None
     child: str | None = None
-    result: str | None = None
+    result: Content | None = None
 
 
 class OpenFlow(NamedTuple):

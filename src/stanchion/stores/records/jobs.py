@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
+from stanchion.core.values.framing import Content
 from stanchion.stores.records.slots import Slot, slot_in
 
 
@@ -51,12 +51,13 @@ class NewJob(NamedTuple):
     """A job to store. Due at `run_at`, or `delay` seconds from the store's now, or now.
 
     A job with `waits_kind`, `waits_queue`, `waits_name`, a slot, is stored as waiting until that slot opens. The fields
-    of its position in a flow: see `rules.flows.FlowPosition`. `trail`: of the job that it was split from.
+    of its position in a flow: see `rules.flows.FlowPosition`. `trail`: of the job that it was split from. `attempts`,
+    `errors` and `dead_from`, the queue where it died: of a part of a chunk whose items have failed.
     """
 
     id: str
     queue: str
-    payload: str
+    payload: Content
     task: str | None = None
     priority: int = 0
     run_at: int | None = None
@@ -80,6 +81,9 @@ class NewJob(NamedTuple):
     waits_queue: str | None = None
     waits_name: str | None = None
     trail: str | None = None
+    attempts: int = 0
+    errors: str | None = None
+    dead_from: str | None = None
     key_ttl: float | None = None
     """Seconds for which a finished job still holds the key against this one."""
 
@@ -112,7 +116,8 @@ class JobRef(NamedTuple):
 class JobRow(NamedTuple):
     """A whole job as stored, live or finished.
 
-    `rank`: sort key of claims, highest first: the priority, plus a boost for a queued job that was granted a semaphore.
+    `items`: the number of items of a chunk, 0 of one that was divided; None of a job that carries one. `rank`: sort key
+    of claims, highest first: the priority, plus a boost for a queued job that was granted a semaphore.
     `slots_held`: the number of slots held, the order key first, then semaphores by name. `order_hold`, `slots_hold`:
     see `rules.capacity.slots.hold_tokens`. `waits_kind`, `waits_queue`, `waits_name`, `waits_since`: the slot where the
     job is parked, and since when. `promised`: how often its rate has promised it a start; the last promise is `run_at`.
@@ -131,7 +136,8 @@ class JobRow(NamedTuple):
     rank: int
     run_at: int
     enqueued_at: int
-    payload: str
+    payload: Content
+    items: int | None = None
     task: str | None = None
     headers: str | None = None
     tenant: str | None = None
@@ -169,12 +175,12 @@ class JobRow(NamedTuple):
     waits_name: str | None = None
     waits_since: int | None = None
     promised: int = 0
-    arrival_payload: str | None = None
+    arrival_payload: Content | None = None
     trail: str | None = None
-    entry_payload: str | None = None
+    entry_payload: Content | None = None
     past_waits: str | None = None
     finished_at: int | None = None
-    result: str | None = None
+    result: Content | None = None
 
     @property
     def ref(self) -> JobRef:
@@ -190,17 +196,6 @@ class JobRow(NamedTuple):
     def waits_for(self) -> Slot | None:
         """The slot that the job waits for."""
         return slot_in(self.waits_kind, self.waits_queue, self.waits_name)
-
-
-_DEFAULTS = tuple(JobRow._field_defaults.get(name) for name in JobRow._fields)
-
-
-def row_from(columns: Sequence[object]) -> JobRow:
-    """Return the row with these first fields, such as all columns of a live job; the others have their defaults.
-
-    It takes a third of the time of the constructor, and each claimed job needs it.
-    """
-    return tuple.__new__(JobRow, (*columns, *_DEFAULTS[len(columns) :]))
 
 
 class Redriven(StrEnum):

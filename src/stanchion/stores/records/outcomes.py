@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import NamedTuple
 
+from stanchion.core.values.framing import Content
 from stanchion.stores.records.flows import FlowNode
 from stanchion.stores.records.jobs import UNLANED, Lease, NewJob
 
@@ -16,7 +17,15 @@ class Ties(Enum):
     SLOTS = auto()
     """Jobs that wait for its semaphores."""
     OTHERS = auto()
-    """The next job of its order key, or other jobs of its flow."""
+    """The next job of its order key, or other jobs of its flow; or it is a chunk, which counts its items."""
+
+
+class Tally(NamedTuple):
+    """A number of items to add to a counter of a queue; a negative one takes them back."""
+
+    queue: str
+    event: str
+    number: int
 
 
 class Commit(NamedTuple):
@@ -24,14 +33,17 @@ class Commit(NamedTuple):
 
     A job that was asked to stop is cancelled instead if it has `jobs`, which are then not stored. Jobs with a taken key
     are handled as by `push`, but never raise DuplicateKey: "raise" is treated as "return".
+
+    `tallies`: of a chunk that its `jobs` divide, what becomes of its items; they count in place of the step.
     """
 
     lease: Lease
-    result: str | None = None
-    payload: str | None = None
+    result: Content | None = None
+    payload: Content | None = None
     jobs: tuple[NewJob, ...] = ()
     ties: Ties | None = None
     """Known from the reserved job; None: unknown. It selects a faster route only, and never changes the result."""
+    tallies: tuple[Tally, ...] = ()
 
 
 class Rollback(NamedTuple):
@@ -50,7 +62,7 @@ class Rollback(NamedTuple):
     group: str | None = None
     type: str | None = None
     refund: bool = False
-    payload: str | None = None
+    payload: Content | None = None
 
 
 class Move(NamedTuple):
@@ -62,7 +74,7 @@ class Move(NamedTuple):
 
     lease: Lease
     queue: str
-    payload: str | None = None
+    payload: Content | None = None
     delay: float = 0.0
     lane: int = UNLANED
     headers: str | None = None
@@ -85,6 +97,28 @@ class Abandon(NamedTuple):
 
     lease: Lease
     reason: str = ""
+
+
+class Passage(NamedTuple):
+    """A queue that a job passes within one attempt. `changed`: it leaves the queue before with another payload."""
+
+    queue: str
+    changed: bool = False
+
+
+class Pass(NamedTuple):
+    """Take a running job through queues, as if it had been moved to each and reserved there, and end it in the last.
+
+    It leaves the last one by `then`, an outcome under the same lease. `payload`: with which it came to the last one;
+    None: unchanged. `headers`, `keep_entry`: see `Move`.
+    """
+
+    lease: Lease
+    passages: tuple[Passage, ...]
+    then: Commit | Rollback | Move | Bury | Abandon
+    payload: Content | None = None
+    headers: str | None = None
+    keep_entry: bool = False
 
 
 class Continue(NamedTuple):
@@ -119,7 +153,7 @@ class Progress(NamedTuple):
 Renewal = Extend | Progress
 """The reservation continues."""
 
-Ending = Commit | Rollback | Move | Bury | Abandon | Continue
+Ending = Commit | Rollback | Move | Bury | Abandon | Continue | Pass
 """The reservation ends."""
 
 Outcome = Ending | Renewal

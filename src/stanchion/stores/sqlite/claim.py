@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from stanchion.stores.fields.sql import begun, changes
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import JobRow, row_from
+from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.capacity.slots import semaphore_slot
@@ -18,6 +18,7 @@ from stanchion.stores.sql.claims.reserve import Reservations, reservation
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS
+from stanchion.stores.sql.rows.contents import row_from
 from stanchion.stores.sql.rows.grants import Grants
 from stanchion.stores.sql.rows.slots import SlotRows
 from stanchion.stores.sqlite.connections import NOW

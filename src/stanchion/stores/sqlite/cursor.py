@@ -9,11 +9,12 @@ from __future__ import annotations
 import sqlite3
 from itertools import chain
 
-from stanchion.stores.records.jobs import JobRow, row_from
+from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.rules.misfits import RowTypes
 from stanchion.stores.rules.undeliverable import NotUtf8
 from stanchion.stores.sql.engine.runner import Row
 from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS, stage_prepared
+from stanchion.stores.sql.rows.contents import row_from
 
 ROW_TYPES = RowTypes({bool: (int,), float: (int,), str: (NotUtf8,)})
 

@@ -13,10 +13,10 @@ from typing import Final
 from sqlalchemy import Executable, Float, String, Text, TextClause, select, text, update
 
 from stanchion.core.ids import id_named
+from stanchion.core.values.framing import as_text
 from stanchion.errors import StanchionError
 from stanchion.stores.fields.sql import LIVE_COLUMNS
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.jobs import row_from
 from stanchion.stores.records.outcomes import Bury
 from stanchion.stores.rules.lifecycle.outcomes import settled
 from stanchion.stores.rules.misfits import SMALL, SMALL_MAX
@@ -30,6 +30,7 @@ from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS, jobs
 from stanchion.stores.sql.jobs.flows import Flows
 from stanchion.stores.sql.reading.stats import heads_of
+from stanchion.stores.sql.rows.contents import row_from
 from stanchion.stores.sql.rows.jobs import is_id, live_values
 from stanchion.stores.sql.rows.queues import QueueRows
 from stanchion.stores.sql.rows.transactions import Transactions
@@ -124,7 +125,7 @@ class Misfits:
         if renamed or not is_id(row.id):
             row = row._replace(id=id_named(f"{rowid} {row.id}", self._db.clock(run)))
             wrong.insert(0, "id")
-        row = row._replace(payload=OfWrongTypes(row.payload, wrong))
+        row = row._replace(payload=OfWrongTypes(as_text(row.payload), wrong))
         given = {f"new_{name}": value for name, value in live_values(row).items()}
         run.change(self._write, {**given, "new_key": None, "rowid": rowid})  # another job may have the key as text
         settings = self._queues.settings_of(run, {row.queue})[row.queue]

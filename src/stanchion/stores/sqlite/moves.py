@@ -10,6 +10,7 @@ from typing import NamedTuple
 from sqlalchemy import text
 
 from stanchion.core.names.partition_names import logical_name
+from stanchion.core.values.framing import Content
 from stanchion.stores.fields.jobs import TIES, Step
 from stanchion.stores.fields.sql import in_time, missing, resets
 from stanchion.stores.records.jobs import SECOND, JobState
@@ -80,7 +81,7 @@ class SqliteMoves:
         self._db, self._jobs, self._queues = db, jobs, queues
 
     def move_in(self, run: Runner, moves: Sequence[Move]) -> list[JobState] | None:
-        ways: dict[_Way, dict[str, str | None]] = defaultdict(dict)
+        ways: dict[_Way, dict[str, Content | None]] = defaultdict(dict)
         for lease, queue, payload, delay, lane, headers, keep_entry, _ in moves:
             way = _Way(lease.queue, lease.token, queue, delay, lane, headers, keep_entry)
             ways[way][lease.id] = payload

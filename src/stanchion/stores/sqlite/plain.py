@@ -29,7 +29,7 @@ _OTHERS: Final = {name: default for name, default in NewJob._field_defaults.item
 _others = itemgetter(*map(NewJob._fields.index, _OTHERS))
 _NONE: Final = tuple(_OTHERS.values())
 
-_QUEUE = attrgetter("queue")
+_QUEUE, _PAYLOAD = attrgetter("queue"), attrgetter("payload")
 _ANSWER = itemgetter(*(OF_NEW_JOBS.index(name) for name in ("id", "run_at", "enqueued_at")))
 _LOOK: Final = f"SELECT {NOW}, EXISTS (SELECT 1 FROM stanchion_queues WHERE name = ?)"
 _MAKE: Final = f"INSERT INTO stanchion_queues ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
@@ -77,7 +77,7 @@ class PlainPushes:
 
     def takes(self, jobs: Sequence[NewJob]) -> bool:
         """Return whether all of these jobs, at least one, are plain."""
-        return bool(jobs) and set(map(_others, jobs)) == {_NONE}
+        return bool(jobs) and set(map(_others, jobs)) == {_NONE} and set(map(type, map(_PAYLOAD, jobs))) == {str}
 
 
 def _stored(connection: sqlite3.Connection, jobs: Sequence[NewJob], offset: int) -> list[Pushed] | None:

@@ -30,7 +30,7 @@ from stanchion.stores.postgres.pick import (
     slots_read,
 )
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import JobRow, row_from
+from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import ORDER, RATE, SEMAPHORE, Slot
 from stanchion.stores.rules.capacity.slots import Verdict, rate_slot
@@ -41,6 +41,7 @@ from stanchion.stores.sql.claims.reserve import leased, reservation_at
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Params, Runner
+from stanchion.stores.sql.rows.contents import row_from
 from stanchion.stores.sql.rows.past_waits import with_line
 from stanchion.stores.sql.rows.slots import SLOT_COLUMNS, by_slot, filled
 

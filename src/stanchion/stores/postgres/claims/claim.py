@@ -42,7 +42,7 @@ from stanchion.stores.postgres.pick import (
 )
 from stanchion.stores.records import calls
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.jobs import SECOND, JobRow, row_from
+from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.lifecycle.claims import in_claim_order
 from stanchion.stores.sql.claims.claim import Answer, Routes, TransactionClaims, UnseenReservations
@@ -51,6 +51,7 @@ from stanchion.stores.sql.claims.pick import Met, Search
 from stanchion.stores.sql.claims.reserve import Reservations, lease_of, reservation
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Params, Runner
+from stanchion.stores.sql.rows.contents import row_from
 from stanchion.stores.sql.rows.queues import QueueRows
 
 try:

@@ -10,10 +10,11 @@ from sqlalchemy import text
 
 from stanchion.stores.fields.queues import BOUNDED
 from stanchion.stores.postgres.pick import CLOCK, NEEDS_SLOT, NOW, RESERVED, RESERVES, WHOLE
-from stanchion.stores.records.jobs import UNLANED, JobRow, row_from
+from stanchion.stores.records.jobs import UNLANED, JobRow
 from stanchion.stores.sql.claims.lanes import LAST_LANE
 from stanchion.stores.sql.engine.runner import Row
 from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS
+from stanchion.stores.sql.rows.contents import row_from
 
 
 class Taken(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from stanchion.core.values.framing import as_text
 from stanchion.stores.cas.chunks import chunks
 from stanchion.stores.cas.entries import STALE
 from stanchion.stores.cas.jobs import Seen
@@ -94,7 +95,7 @@ class Nodes:
         texts = [
             text
             for end in ends
-            for text in (end.index, end.state, FIELD.join((end.job or "", end.child or "", end.result or "")))
+            for text in (end.index, end.state, FIELD.join((end.job or "", end.child or "", as_text(end.result or ""))))
         ]
         flags = ("1" if close else "",)
 

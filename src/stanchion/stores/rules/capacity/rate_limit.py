@@ -80,9 +80,9 @@ class Bucket:
 
     @property
     def whole(self) -> int:
-        """The number of jobs that may start now."""
+        """The number of jobs that may start now; 0 until the items of a chunk that has started are paid for."""
         # The millionth absorbs rounding, which would make a waiting job return slightly too early, twice.
-        return int(self.tokens + 1e-6)
+        return max(0, int(self.tokens + 1e-6))
 
     def admits(self, promise: Promise | None) -> bool:
         """Return True if a job may start at `filled_at`."""

@@ -106,7 +106,7 @@ MAYBE_UNTIED = frozenset({None, Ties.NONE})
 
 def ties_of(row: JobRow) -> Ties:
     """Return which other jobs the end of a reserved job affects."""
-    if row.order_key is not None or row.flow_node is not None:
+    if row.order_key is not None or row.flow_node is not None or row.items is not None:
         return Ties.OTHERS
     return _NO_TIES if row.limits is None else Ties.SLOTS
 

@@ -24,6 +24,7 @@ from stanchion.core.checks import (
 )
 from stanchion.core.ids import ID
 from stanchion.core.values.codec import is_sealed
+from stanchion.core.values.framing import Content
 from stanchion.errors import InvalidInput
 from stanchion.stores.fields.jobs import DEATH, FIELDS, KINDS, LIMITS, SPANS, WAITS, WITHIN, Kind
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState, NewJob
@@ -88,9 +89,9 @@ def check_id(value: str, what: str = "a job") -> None:
         raise InvalidInput(f"the id of {what} is a UUID in small letters, not {brief(value)}")
 
 
-def check_payload(text: str | None, what: str = "the payload") -> None:
-    """Raise InvalidInput for a text that is neither JSON nor encrypted."""
-    if text is not None and not (_SEALED.fullmatch(text) if is_sealed(text) else _is_json(text)):
+def check_payload(text: Content | None, what: str = "the payload") -> None:
+    """Raise InvalidInput for a text that is neither JSON nor encrypted; a chunk is as its writer made it."""
+    if isinstance(text, str) and not (_SEALED.fullmatch(text) if is_sealed(text) else _is_json(text)):
         raise InvalidInput(f'{what} must be JSON, such as {{"id": 1}}, not {brief(text)}')
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
+from stanchion.core.values.framing import Content, items_in
 from stanchion.errors import DuplicateKey
 from stanchion.stores.fields.jobs import BY_RULE, CHOSEN, Step, cleared
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState, NewJob
+from stanchion.stores.records.outcomes import Tally
 from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.capacity.slots import HOLDS_NOTHING, held_between, hold_tokens
 from stanchion.stores.rules.lifecycle.dead_letters import is_letter
@@ -16,10 +18,14 @@ from stanchion.stores.rules.lifecycle.past_waits import wait_over
 
 
 class Transition(NamedTuple):
-    """The row after a step, and the queue counter that the step increments."""
+    """The row after a step, and the queue counter that the step increments by its items.
+
+    `told`: what the step counts in place of that, where it divides a chunk or passes queues.
+    """
 
     row: JobRow
     counted: str
+    told: tuple[Tally, ...] = ()
 
     @property
     def final(self) -> bool:
@@ -29,6 +35,16 @@ class Transition(NamedTuple):
     def state(self, now: int) -> JobState:
         """Return the final state of the attempt: dead also if the job was moved to a dead-letter queue."""
         return JobState.DEAD if self.counted == "buried" else stored_state_of(self.row, now)
+
+    def tallies(self, before: JobRow) -> tuple[Tally, ...]:
+        """Return what the step of this job adds to the counters of queues."""
+        return self.told or (Tally(before.queue, self.counted, items_of(before)),)
+
+
+def items_of(row: JobRow | NewJob) -> int:
+    """Return the number of items that a job stands for."""
+    items = row.items if isinstance(row, JobRow) else items_in(row.payload)
+    return 1 if items is None else items
 
 
 _new: Final = tuple.__new__
@@ -41,11 +57,35 @@ _as_created: Final = itemgetter(*map(_SOURCES.__getitem__, JobRow._fields))
 _chosen: Final = attrgetter(*CHOSEN)
 
 
+def items_of_all(rows: Collection[JobRow]) -> int:
+    """Return the number of items that jobs stand for."""
+    chunks: list[int] = [items for items in map(_items, rows) if items is not None]
+    return len(rows) - len(chunks) + sum(chunks)
+
+
+_items: Final = attrgetter("items")
+
+
 def created(job: NewJob, now: int) -> JobRow:
     """Return the row of a new job."""
     waits = job.waits_kind is not None
     by_rule = JobState.WAITING.value if waits else QUEUED, job.priority, due_at(job, now), now, now if waits else None
-    return _new(JobRow, _as_created((*job, *by_rule, *_NONE_YET)))
+    row = _new(JobRow, _as_created((*job, *by_rule, *_NONE_YET)))
+    return _part(row, now) if is_part(job) else row
+
+
+def is_part(job: NewJob) -> bool:
+    """Return True if a new job carries a chunk, or comes from one with the failures of its items."""
+    return isinstance(job.payload, bytes) or bool(job.attempts) or job.dead_from is not None
+
+
+def _part(row: JobRow, now: int) -> JobRow:
+    part = row._replace(items=items_in(row.payload), failures=row.attempts)
+    if part.dead_from is None:
+        return part
+    if part.dead_from == part.queue:  # without a dead-letter queue, the dead stay in history
+        return part._replace(state=JobState.DEAD.value, finished_at=now, dead_from=None)
+    return part._replace(attempts=0, failures=0, dead_at=now, dead_attempts=part.attempts)
 
 
 def due_at(job: NewJob, now: int) -> int:
@@ -63,6 +103,7 @@ def replaced(row: JobRow, job: NewJob, now: int) -> JobRow | None:
     return row._replace(
         task=job.task,
         payload=job.payload,
+        items=items_in(job.payload),
         arrival_payload=None,
         headers=job.headers,
         priority=job.priority,
@@ -71,12 +112,14 @@ def replaced(row: JobRow, job: NewJob, now: int) -> JobRow | None:
     )
 
 
-def with_payload(row: JobRow, payload: str | None) -> JobRow:
+def with_payload(row: JobRow, payload: Content | None) -> JobRow:
     """Return a job with another payload (None: unchanged); keep the payload of its arrival in the queue."""
-    return row if payload is None else row._replace(payload=payload, arrival_payload=arrival_payload(row))
+    if payload is None:
+        return row
+    return row._replace(payload=payload, items=items_in(payload), arrival_payload=arrival_payload(row))
 
 
-def arrival_payload(row: JobRow) -> str:
+def arrival_payload(row: JobRow) -> Content:
     """Return the payload of a job on its arrival in its queue."""
     return row.payload if row.arrival_payload is None else row.arrival_payload
 

@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from stanchion.core.names.partition_names import logical_name
+from stanchion.core.values.framing import Content
+from stanchion.stores.fields.jobs import Step, cleared
 from stanchion.stores.records.claims import POPPED
 from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState, Lease, NewJob, Redriven
-from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Continue, Ending, Move, Outcome, Rollback
+from stanchion.stores.records.outcomes import (
+    Abandon,
+    Bury,
+    Commit,
+    Continue,
+    Ending,
+    Move,
+    Outcome,
+    Pass,
+    Rollback,
+    Tally,
+)
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import NODE
 from stanchion.stores.rules.capacity.slots import HOLDS_NOTHING, ties_of
@@ -27,10 +40,11 @@ from stanchion.stores.rules.lifecycle.jobs import (
     _restarted,
     _unreserved,
     created,
+    items_of,
     with_payload,
 )
 from stanchion.stores.rules.lifecycle.past_waits import wait_over
-from stanchion.stores.rules.lifecycle.trail import moved_job, trail_to
+from stanchion.stores.rules.lifecycle.trail import moved_job, passed_job, trail_to
 
 LEASE_LOST = "LeaseLost: the lease ran out or the worker died"
 
@@ -42,21 +56,29 @@ _new = tuple.__new__
 
 
 def commit_of(
-    row: JobRow, result: str | None = None, payload: str | None = None, jobs: tuple[NewJob, ...] = ()
+    row: JobRow, result: Content | None = None, payload: Content | None = None, jobs: tuple[NewJob, ...] = ()
 ) -> Commit:
     """Return the commit of a reserved job."""
     lease = _new(Lease, (row.queue, row.id, row.token or ""))
-    return _new(Commit, (lease, result, payload, jobs, ties_of(row)))
+    return _new(Commit, (lease, result, payload, jobs, ties_of(row), ()))
+
+
+def ends_in(outcome: Outcome) -> str:
+    """Return the queue in which an outcome ends a reservation; by its settings."""
+    return outcome.passages[-1].queue if isinstance(outcome, Pass) else outcome.lease.queue
 
 
 def settled(row: JobRow, outcome: Ending, queue: QueueSettings, now: int) -> Transition:
-    """Apply the outcome of a reservation that is in force."""
+    """Apply the outcome of a reservation that is in force. `queue`: the settings of `ends_in`."""
     match outcome:
         case Commit() | Continue() if opens_jobs(outcome) and row.cancel_requested:
             return Transition(_cancelled(row, "", now), "cancelled")
         case Commit(result=result, payload=payload):
             done = _finished(with_payload(row, payload), JobState.DONE, now)
-            return Transition(done._replace(result=result), counted_as(outcome, row.delivery))
+            items = 0 if outcome.tallies else done.items
+            return Transition(
+                done._replace(result=result, items=items), counted_as(outcome, row.delivery), outcome.tallies
+            )
         case Rollback():
             return _given_back(row, outcome, queue, now)
         case Move():
@@ -70,6 +92,8 @@ def settled(row: JobRow, outcome: Ending, queue: QueueSettings, now: int) -> Tra
             )
         case Continue(job=job):
             return Transition(_continued(row, job, now, outcome.keep_entry), "moved")
+        case Pass():
+            return _passed(row, outcome, queue, now)
         case Bury():
             return _dead(_failed(row, outcome, outcome.error, now), queue, now)
         case Abandon() if is_too_late(row):
@@ -87,15 +111,21 @@ def counted_as(commit: Commit, delivery: str | None) -> str:
 
 def opens_jobs(outcome: Outcome) -> bool:
     """Return True if jobs are stored with an outcome; a job that was asked to stop is cancelled instead."""
-    return isinstance(outcome, Continue) or (isinstance(outcome, Commit) and bool(outcome.jobs))
+    return isinstance(outcome, Continue) or bool(jobs_with(outcome))
 
 
-def fanned_out(commit: Commit) -> list[NewJob]:
+def jobs_with(outcome: Outcome) -> tuple[NewJob, ...]:
+    """Return the jobs of a commit; none of other outcomes."""
+    last = outcome.then if isinstance(outcome, Pass) else outcome
+    return last.jobs if isinstance(last, Commit) else ()
+
+
+def fanned_out(outcome: Outcome) -> list[NewJob]:
     """Return the jobs stored with a commit.
 
     A taken key never refuses one of these jobs: that would also fail the job's outcome and the rest of its batch.
     """
-    return [job._replace(on_duplicate="return") if job.on_duplicate == "raise" else job for job in commit.jobs]
+    return [job._replace(on_duplicate="return") if job.on_duplicate == "raise" else job for job in jobs_with(outcome)]
 
 
 def lease_lost(
@@ -153,6 +183,27 @@ def retried(row: JobRow, now: int) -> JobRow:
     if home is None:
         return restarted._replace(slots_held=row.slots_held, order_hold=row.order_hold, slots_hold=row.slots_hold)
     return revived(restarted)._replace(queue=home, trail=trail_to(row, home, now), lane=UNLANED)
+
+
+def _passed(row: JobRow, outcome: Pass, queue: QueueSettings, now: int) -> Transition:
+    payload = row.payload if outcome.payload is None else outcome.payload
+    there = passed_job(row, outcome.passages, now, payload, keep_entry=outcome.keep_entry)
+    headers = row.headers if outcome.headers is None else outcome.headers
+    reserved = there._replace(headers=headers, lane=UNLANED, attempts=1, **_PASSED)
+    last = settled(reserved, outcome.then, queue, now)
+    told, here = [], row
+    for passage in outcome.passages:
+        told += [Tally(here.queue, "moved", items_of(here)), Tally(passage.queue, "reserved", items_of(reserved))]
+        here = reserved._replace(queue=passage.queue)
+    return Transition(last.row, last.counted, (*told, *last.tallies(reserved)))
+
+
+_PASSED = {
+    name: default
+    for name, default in cleared(Step.MOVED).items()
+    if name not in {*cleared(Step.RELEASED), "attempts", "cancel_requested", "arrival_payload"}
+}
+"""Fields that a job loses on its way to another queue while it stays reserved."""
 
 
 def _given_back(row: JobRow, outcome: Rollback, queue: QueueSettings, now: int) -> Transition:

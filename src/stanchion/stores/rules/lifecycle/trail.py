@@ -9,10 +9,13 @@ may lack some after the first one. Partitions are named like their queue.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from stanchion.core.names.partition_names import logical_name
+from stanchion.core.values.framing import Content, items_in
 from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.outcomes import Passage
 from stanchion.stores.rules.lifecycle.jobs import arrival_payload
 
 STOPS_MAX: Final = 100
@@ -64,7 +67,7 @@ def entry_in_trail(queue: str) -> str:
     return f"[{_dumps(queue)},"
 
 
-def moved_job(row: JobRow, queue: str, now: int, payload: str, *, keep_entry: bool = False) -> JobRow:
+def moved_job(row: JobRow, queue: str, now: int, payload: Content, *, keep_entry: bool = False) -> JobRow:
     """Return a job after a move to a queue with a payload.
 
     `keep_entry`: if this is the first change of the payload, keep the one with which the job entered its first
@@ -76,7 +79,32 @@ def moved_job(row: JobRow, queue: str, now: int, payload: str, *, keep_entry: bo
         entry = came_with
     stops[-1] = stops[-1]._replace(attempts=row.attempts, left=CHANGED if changed else UNCHANGED)
     trail = _text(_bounded([*stops, Stop(logical_name(queue), now)]))
-    return row._replace(queue=queue, payload=payload, arrival_payload=None, trail=trail, entry_payload=entry)
+    return row._replace(
+        queue=queue, payload=payload, items=items_in(payload), arrival_payload=None, trail=trail, entry_payload=entry
+    )
+
+
+def passed_job(row: JobRow, passages: Iterable[Passage], now: int, payload: Content, *, keep_entry: bool) -> JobRow:
+    """Return a job after it has passed queues in one attempt, each as by a move; `payload`: in the last one.
+
+    `keep_entry`: see `moved_job`.
+    """
+    came_with, entry, queue = arrival_payload(row), row.entry_payload, row.queue
+    stops, attempts = stops_of(row), row.attempts
+    for queue, changed in passages:
+        if changed and keep_entry and not _changes(_own(stops)):
+            entry = came_with
+        stops[-1] = stops[-1]._replace(attempts=attempts, left=CHANGED if changed else UNCHANGED)
+        stops.append(Stop(logical_name(queue), now))
+        attempts = 1
+    return row._replace(
+        queue=queue,
+        payload=payload,
+        items=items_in(payload),
+        arrival_payload=None,
+        trail=_text(_bounded(stops)),
+        entry_payload=entry,
+    )
 
 
 def trail_to(row: JobRow, queue: str, now: int) -> str:
@@ -89,7 +117,7 @@ def split_trail(row: JobRow) -> str:
     return _text(_bounded(_left(row, SPLIT)))
 
 
-def payload_at(row: JobRow, queue: str) -> str | None:
+def payload_at(row: JobRow, queue: str) -> Content | None:
     """Return a job's payload on arrival in a queue, since it was pushed or split; None if unknown.
 
     For its first queue it is the payload of its entry, for others the one of its last visit.
@@ -106,7 +134,7 @@ def payload_at(row: JobRow, queue: str) -> str | None:
     return None if lacks_entry or _changes(stops[:place]) else row.entry_payload
 
 
-def entry_payload(row: JobRow) -> str | None:
+def entry_payload(row: JobRow) -> Content | None:
     """Return a job's payload on entry to its first queue; None if it was not kept."""
     return payload_at(row, own_stops_of(row)[0].queue)
 

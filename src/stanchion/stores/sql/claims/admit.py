@@ -133,7 +133,7 @@ class Decisions:
         self._slots.fill(run, decision.slots.buckets)
         self._write_not_admitted(run, claim.queue, decision.not_admitted)
         if decision.last and claim.counted:
-            self._jobs.count_events(run, [(claim.queue, "reserved")] * len(decision.admitted))
+            self._jobs.count_items(run, [verdict.row for verdict in decision.admitted], "reserved")
         asks = self._asks(claim, settings, decision)
         last = decision.last and not run.freed
         return {row.id: row for row in self._reserves.admitted(run, asks, last=last)} if asks else {}

@@ -16,6 +16,7 @@ from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.capacity.rate_limit import Bucket
 from stanchion.stores.rules.leases.lost_leases import split_alone
 from stanchion.stores.rules.lifecycle.claims import in_claim_order
+from stanchion.stores.rules.lifecycle.jobs import items_of_all
 from stanchion.stores.rules.undeliverable import deliverable
 from stanchion.stores.sql.claims.admit import Admission, Admissions, Parking
 from stanchion.stores.sql.claims.ids import JobsById
@@ -198,7 +199,7 @@ class TransactionClaims:
         bucket = Bucket(settings.max_rate, tokens=row.rate_tokens, filled_at=row.rate_at).at(now)
         found = self._reserve(run, claim, search, settings, min(limit, bucket.whole), row)
         if found.rows:
-            bucket = bucket.spent(len(found.rows))
+            bucket = bucket.spent(items_of_all(found.rows))
             given = {"queue": claim.queue, "rate_tokens": bucket.tokens, "rate_at": bucket.filled_at}
             run.change(_SPEND, given)
         return found if bucket.whole else found._replace(more=False, retry_in=bucket.next_in)
@@ -229,7 +230,7 @@ class TransactionClaims:
         else:
             found = self._next_jobs.reserve(run, claim, search, settings, limit)
         if claim.counted:
-            self._jobs.count_events(run, [(claim.queue, "reserved")] * len(found.rows))
+            self._jobs.count_items(run, found.rows, "reserved")
         return found
 
 

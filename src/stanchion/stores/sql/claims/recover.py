@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Executable, Integer, select, update
 
-from stanchion.stores.records.jobs import SECOND, JobRow, row_from
+from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.leases.liveness import MISSED_BEATS
 from stanchion.stores.rules.leases.lost_leases import LostLeaseDelay, default_delay, had_begun
@@ -17,6 +17,7 @@ from stanchion.stores.sql.engine.runner import Params, Row, Runner
 from stanchion.stores.sql.engine.schema import jobs, workers
 from stanchion.stores.sql.jobs.flows import Flows
 from stanchion.stores.sql.limits.repair import SlotRepair
+from stanchion.stores.sql.rows.contents import row_from
 from stanchion.stores.sql.rows.queues import QueueRows
 from stanchion.stores.sql.rows.transactions import Transactions
 from stanchion.stores.sql.workers import began_in

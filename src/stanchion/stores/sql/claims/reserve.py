@@ -11,13 +11,14 @@ from sqlalchemy import BigInteger, Executable, String, func, select, text, updat
 from stanchion.stores.fields.jobs import LIMITS
 from stanchion.stores.fields.sql import begun, changes
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import SECOND, JobRow, row_from
+from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.sql.engine.columns import claimed_row, in_time, param, under_token
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Params, Runner
 from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS, jobs
+from stanchion.stores.sql.rows.contents import row_from
 from stanchion.stores.sql.rows.jobs import in_order
 
 Asks = tuple[Params, Sequence[str]]
@@ -53,7 +54,9 @@ class ReservationStatements:
             .where(jobs.c.queue == queue, jobs.c.id.in_(ids), *(jobs.c[name].is_(None) for name in LIMITS))
             .values(changed)
         )
-        self.plain_unseen: Executable = plain.where(jobs.c.expires.is_(None), *dialect.readable())
+        self.plain_unseen: Executable = plain.where(
+            *(jobs.c[name].is_(None) for name in ("items", "expires")), *dialect.readable()
+        )
         self.plain = plain.returning(*claimed_row())
         self.admitted = text(f"""
             UPDATE stanchion_jobs {dialect.by("PRIMARY")}
@@ -83,7 +86,7 @@ class Reservations:
         return [row_from(row) for row in run.rows(self._statements.plain, given)]
 
     def plain_unseen(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> int:
-        """Reserve those that need no slot, never expire and can be read, without reading them; return how many."""
+        """Reserve those that need no slot, never expire, carry one item and can be read, unread; return how many."""
         return run.change(self._statements.plain_unseen, {"ids": json.dumps(ids), **reservation(claim, settings)})
 
     def with_slots(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> list[JobRow]:

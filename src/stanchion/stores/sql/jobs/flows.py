@@ -187,7 +187,7 @@ class Flows:
     def put(self, run: Runner, before: Sequence[JobRow], after: Sequence[Transition]) -> None:
         """Write the rows after their transitions, count the steps, and apply the consequences."""
         self._jobs.put(run, before, after)
-        self.follow(run, [Step(row, *step) for row, step in zip(before, after, strict=True)])
+        self.follow(run, [Step(row, step.row, step.counted) for row, step in zip(before, after, strict=True)])
 
     def follow(self, run: Runner, steps: Sequence[Step]) -> None:
         """Apply the consequences of these steps: free slots, and complete or fail parts of flows."""

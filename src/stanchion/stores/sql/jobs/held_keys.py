@@ -81,7 +81,7 @@ class HeldKeys:
             late = self._held(run, new)
             for job in new:
                 if job.id in late and self._rows.take_back(run, created(job, 0)):
-                    self._rows.count_events(run, [(job.queue, "pushed")], sign=-1)
+                    self._rows.count_items(run, [job], "pushed", sign=-1)
                     stored[job.id] = late[job.id]
             return [answers.get(job.id) or stored[job.id] for job in jobs]
 

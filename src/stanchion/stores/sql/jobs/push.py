@@ -8,7 +8,7 @@ from typing import Protocol
 from sqlalchemy import String, select
 
 from stanchion.errors import DuplicateKey
-from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob, Pushed, row_from
+from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob, Pushed
 from stanchion.stores.rules.lifecycle.jobs import created, replaced
 from stanchion.stores.sql.engine.columns import live_row, param
 from stanchion.stores.sql.engine.database import Database
@@ -16,6 +16,7 @@ from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import jobs
 from stanchion.stores.sql.jobs.held_keys import HeldKeys
+from stanchion.stores.sql.rows.contents import row_from
 from stanchion.stores.sql.rows.jobs import Jobs, Step
 from stanchion.stores.sql.rows.queues import QueueRows
 from stanchion.stores.sql.rows.slots import record_freed
@@ -106,16 +107,25 @@ class Push:
         now = self._db.clock(run)
         results = self._jobs.stored(run, [job.id for job in jobs])  # the push is a repeat
         rows = [begun(created(job, now)) for job in jobs if job.id not in results]
-        inserted = self._inserts.insert(run, list({row.id: row for row in rows}.values()), singly=again)
+        live = [row for row in rows if row.finished_at is None]
+        inserted = self._inserts.insert(run, list({row.id: row for row in live}.values()), singly=again)
+        if len(live) < len(rows):
+            inserted += self._kept(run, [row for row in rows if row.finished_at is not None])
         results |= {row.id: Pushed(row.id, row.run_at, row.enqueued_at, token=row.token) for row in inserted}
-        reserved = [(row.queue, "reserved") for row in inserted if row.token is not None]
-        self._jobs.count_events(run, [(row.queue, "pushed") for row in inserted] + reserved)
+        self._jobs.count_items(run, inserted, "pushed")
+        self._jobs.count_items(run, [row for row in inserted if row.token is not None], "reserved")
         if again:
             results |= self._jobs.undo_ended(run, inserted)
         for job in jobs:
             if job.id not in results:
                 results[job.id] = self.met(run, job, created(job, now))
         return [results[job.id] for job in jobs]
+
+    def _kept(self, run: Runner, dead: list[JobRow]) -> list[JobRow]:
+        """Store parts of chunks that are dead already; return them."""
+        settings = self._queues.settings_of(run, {row.queue for row in dead})
+        self._jobs.keep(run, [row for row in dead if settings[row.queue].history_ttl > 0])
+        return dead
 
     def met(self, run: Runner, job: NewJob, row: JobRow) -> Pushed:
         """Return the answer for a job whose id or key is taken."""
@@ -124,7 +134,7 @@ class Push:
         holder = self._inserts.holder(run, job.queue, job.key, to_replace=job.on_duplicate == "replace")
         if holder is None:  # the holder has just finished
             if self._inserts.insert(run, [row], singly=True):
-                self._jobs.count_events(run, [(row.queue, "pushed")])
+                self._jobs.count_items(run, [row], "pushed")
                 return Pushed(row.id, row.run_at, row.enqueued_at)
             return self.met(run, job, row)
         if job.on_duplicate == "raise":

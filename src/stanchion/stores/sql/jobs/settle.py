@@ -26,6 +26,7 @@ from sqlalchemy import (
     update,
 )
 
+from stanchion.core.values.framing import Content, as_text
 from stanchion.stores.records.jobs import SECOND, UNLANED, JobRow, JobState, Lease, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue, Ending, Extend, Move, Outcome, Progress, Renewal
 from stanchion.stores.records.queues import QueueSettings
@@ -50,7 +51,7 @@ from stanchion.stores.sql.rows.queues import QueueRows
 from stanchion.stores.sql.rows.tables import Tables
 
 # Called by built-ins, without a frame for each job.
-_JOBS, _ID = attrgetter("jobs"), attrgetter("id")
+_JOBS, _PAYLOAD, _ID = attrgetter("jobs"), attrgetter("payload"), attrgetter("id")
 _LEASE, _CLAIM = attrgetter(*Lease._fields), attrgetter("queue", "token", "delivery")
 
 
@@ -121,7 +122,7 @@ class HeldJobs:
         run.change_each(
             self._statements.keep_done,
             [
-                {"queue": lease.queue, "job": lease.id, "result": result, "new_payload": payload}
+                {"queue": lease.queue, "job": lease.id, "result": _text(result), "new_payload": payload}
                 for lease, result, payload, *_ in commits
             ],
         )
@@ -175,6 +176,9 @@ class TransactionCommits:
         counted: Counter[tuple[str, str]] = Counter()
         for (queue, token, delivery), jobs_done in Counter(map(_CLAIM, ended)).items():
             counted[queue, counted_as(one_of_each[token], delivery)] += jobs_done
+        for job in ended:
+            if job.items is not None:
+                counted[job.queue, counted_as(one_of_each[job.token], job.delivery)] += job.items - 1
         self._jobs.count(run, counted)
         self.follow(run, done)
         return states
@@ -218,7 +222,7 @@ class Outcomes:
         """Apply outcomes, fenced by their leases; `guarded`: see `joined`."""
         if not outcomes:
             return []
-        jobs = [job for outcome in outcomes if type(outcome) is Commit for job in outcome.jobs]
+        jobs = list(chain.from_iterable(map(outcome_rules.jobs_with, outcomes)))
 
         def work(run: Runner, again: bool) -> list[JobState | None]:
             return self.settle_in(run, outcomes, again=again or repeat)
@@ -269,7 +273,9 @@ class Outcomes:
         # What an earlier try left may be in another queue.
         rows = self._jobs.lock(run, [one.id for one in leases]) if again else self._jobs.lock_leased(run, leases)
         now = self._db.clock(run)
-        settings = self._queues.settings_of(run, {row.queue for row in rows.values()})
+        settings = self._queues.settings_of(
+            run, {*map(outcome_rules.ends_in, outcomes), *(map(QUEUE_OF, rows.values()))}
+        )
         before: list[JobRow] = []
         after: list[Transition] = []
         states: list[JobState | None] = []
@@ -281,13 +287,13 @@ class Outcomes:
                 states.append(self._applied_before(run, row, outcome, now) if again else None)
                 continue
             del rows[row.id]
-            step = settled(row, outcome, settings[row.queue], now)
+            step = settled(row, outcome, settings[outcome_rules.ends_in(outcome)], now)
             before.append(row)
             after.append(step)
             states.append(step.state(now))
             if isinstance(outcome, Continue) and not step.final:
                 continued.append(outcome)
-            if isinstance(outcome, Commit) and step.row.state == JobState.DONE:
+            if step.row.state == JobState.DONE:
                 fanned_out += outcome_rules.fanned_out(outcome)
             if not step.final and step.row.run_at <= now:
                 run.woken.add(step.row.queue)
@@ -315,16 +321,20 @@ class _Route(Enum):
 
 
 def plain_commits(outcomes: Sequence[Outcome]) -> Sequence[Commit] | None:
-    """Return the outcomes if all of them are commits that store no jobs, else None."""
+    """Return the outcomes if all of them are commits that store no jobs, and change no chunk, else None."""
     if set(map(type, outcomes)) - {Commit}:
         return None
     commits = cast("Sequence[Commit]", outcomes)
-    return None if any(map(_JOBS, commits)) else commits
+    return None if any(map(_JOBS, commits)) or bytes in set(map(type, map(_PAYLOAD, commits))) else commits
 
 
 def is_plain(outcome: Outcome) -> bool:
-    """Return whether the outcome is a commit that stores no jobs."""
-    return type(outcome) is Commit and not outcome.jobs
+    """Return whether the outcome is a commit that stores no jobs, and changes no chunk."""
+    return type(outcome) is Commit and not outcome.jobs and not isinstance(outcome.payload, bytes)
+
+
+def _text(content: Content | None) -> str | None:
+    return as_text(content) if isinstance(content, bytes) else content
 
 
 _DONE = JobRow("", "", UNLANED, JobState.DONE.value, 0, 0, 0, 0, "", finished_at=0)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from stanchion.stores.records import calls
-from stanchion.stores.records.jobs import JobRow, row_from
+from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Horizon, Page, Query
 from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.capacity.slots import held_slots
@@ -15,6 +15,7 @@ from stanchion.stores.rules.query import ORDERED, checked, cursor, cut, cut_off,
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Row, Runner
 from stanchion.stores.sql.reading import selection
+from stanchion.stores.sql.rows.contents import row_from
 from stanchion.stores.sql.rows.jobs import Jobs, is_id
 
 SCAN_SECONDS = 120.0

@@ -27,6 +27,7 @@ class HeldJob(NamedTuple):
     order_key: str | None
     limits: str | None
     flow_node: str | None
+    items: int | None
     flow_index: int | None
     slots_held: int
     token: str

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
+from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -23,15 +24,17 @@ from sqlalchemy import (
 )
 
 from stanchion.stores.fields.sql import LIVE_COLUMNS
-from stanchion.stores.records.jobs import UNLANED, JobRow, JobState, Lease, NewJob, Pushed, row_from
+from stanchion.stores.records.jobs import UNLANED, JobRow, JobState, Lease, NewJob, Pushed
+from stanchion.stores.records.outcomes import Tally
 from stanchion.stores.rules.capacity.slots import uses_slots
 from stanchion.stores.rules.lifecycle.claims import in_claim_order
-from stanchion.stores.rules.lifecycle.jobs import Transition
+from stanchion.stores.rules.lifecycle.jobs import Transition, items_of
 from stanchion.stores.sql.engine.columns import finished_row, id_as_text, live_row, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Asked, Params, Row, Runner
 from stanchion.stores.sql.engine.schema import HELD_COLUMNS, HISTORY_COLUMNS, counter_events, history, jobs
+from stanchion.stores.sql.rows.contents import packed, row_from
 from stanchion.stores.sql.rows.new_jobs import NONE_YET, OF_NEW_JOBS, later_values, new_values
 from stanchion.stores.sql.rows.queues import QueueRows
 
@@ -141,8 +144,9 @@ class Jobs:
         run.ended.update(step.row.id for step in after if step.state(0).final)
         ended = [step.row for step in after if step.final]
         live = [step.row for step in after if not step.final]
-        run.send_each(self._statements.keep, [kept(row) for row in ended if settings[row.queue].history_ttl > 0])
-        self.remove(run, [row.id for row in ended], {row.queue for row in ended})
+        self.keep(run, [row for row in ended if settings[row.queue].history_ttl > 0])
+        gone = [was for was, step in zip(before, after, strict=True) if step.final]
+        self.remove(run, [row.id for row in gone], {row.queue for row in gone})
         self._queues.insert(run, {row.queue for row in live} - {row.queue for row in before})
         self._queues.mark_letters(run, live)
         changed = [(was, step.row) for was, step in zip(before, after, strict=True) if not step.final]
@@ -152,7 +156,11 @@ class Jobs:
         self._queues.use_lanes(run, lanes)
         self._queues.use_slots(run, {row.queue for row in live if uses_slots(row)} - {row.queue for row in before})
         self.rewrite(run, changed)
-        self.count_events(run, [(row.queue, step.counted) for row, step in zip(before, after, strict=True)])
+        self.count_tallies(run, chain.from_iterable(map(Transition.tallies, after, before)))
+
+    def keep(self, run: Runner, rows: Iterable[JobRow]) -> None:
+        """Write finished jobs to history."""
+        run.send_each(self._statements.keep, [kept(row) for row in rows])
 
     def shape(self, run: Runner, rows: Sequence[JobRow]) -> None:
         """Store in the queues' rows that these jobs use lanes or slots, so that claims check for them."""
@@ -191,7 +199,7 @@ class Jobs:
         given = {"ids": self._db.dialect.listed(row.id for row in rows)}
         ended = {str(row[0]): Pushed(str(row[0]), *row[1:]) for row in run.rows(self._statements.ended, given)}
         twice = [row for row in rows if row.id in ended and self.take_back(run, row)]
-        self.count_events(run, [(row.queue, "pushed") for row in twice], sign=-1)
+        self.count_items(run, twice, "pushed", sign=-1)
         return {row.id: ended[row.id] for row in twice}
 
     def forget(self, run: Runner, ids: Collection[str]) -> int:
@@ -203,6 +211,17 @@ class Jobs:
     def count_events(self, run: Runner, counted: Iterable[tuple[str, str]], sign: int = 1) -> None:
         """Count events, given as (queue, what); `sign` -1: take them back."""
         self.count(run, Counter(counted), sign)
+
+    def count_items(self, run: Runner, rows: Iterable[JobRow | NewJob], what: str, sign: int = 1) -> None:
+        """Count an event of the items of jobs; `sign` -1: take it back."""
+        self.count_tallies(run, [Tally(row.queue, what, sign * items_of(row)) for row in rows])
+
+    def count_tallies(self, run: Runner, tallies: Iterable[Tally]) -> None:
+        """Add to the counters of queues."""
+        totals: Counter[tuple[str, str]] = Counter()
+        for queue, what, number in tallies:
+            totals[queue, what] += number
+        self.count(run, totals)
 
     def count(self, run: Runner, totals: Counter[tuple[str, str]], sign: int = 1) -> None:
         """Count events, given by their numbers."""
@@ -232,12 +251,13 @@ def _by_id(rows: Iterable[Row]) -> dict[str, JobRow]:
 
 def kept(row: JobRow) -> dict[str, object]:
     """Return the parameters that store a finished job."""
-    return dict(zip(JobRow._fields, row, strict=True))
+    return dict(zip(JobRow._fields, row if row.items is None else packed(row), strict=True))
 
 
 def live_values(row: JobRow) -> dict[str, object]:
     """Return the parameters that store a live job."""
-    return dict(zip(LIVE_COLUMNS, row, strict=False))  # the last fields belong to finished jobs
+    # The last fields belong to finished jobs.
+    return dict(zip(LIVE_COLUMNS, row if row.items is None else packed(row), strict=False))
 
 
 def outline(*held: object) -> JobRow:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from stanchion.core.spark_errors import LeasesLost, StagedJobsLost
+from stanchion.core.values.framing import as_content, as_text
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import UNLANED, Lease, NewJob
 from stanchion.stores.records.outcomes import Commit
@@ -249,8 +250,8 @@ class Staging:
                     given = {**span, "of_queue": share.queue, "moment": moment}
                     pushed[share.queue] += self._staged.store(run, given)
             if any(share.keyed for share in shares):
-                rows = run.rows(self._statements.with_keys, {**span, "moment": moment})
-                push_all(self._pushes, run, [NewJob(*row) for row in rows])
+                rows = run.rows(self._statements.apart, {**span, "moment": moment})
+                push_all(self._pushes, run, [_as_given(NewJob(*row)) for row in rows])
             found += run.change(self._statements.clear, span)
         self._jobs.count(run, Counter({(queue, "pushed"): n for queue, n in pushed.items() if n}))
         return found
@@ -289,4 +290,11 @@ class Staging:
 
 def staged(job: NewJob) -> dict[str, object]:
     """Return the parameters that stage a job."""
-    return {**job._asdict(), "delay": due_at(job._replace(run_at=None), 0)}
+    payload = job.payload
+    text = as_text(payload) if isinstance(payload, bytes) else payload
+    return {**job._asdict(), "payload": text, "delay": due_at(job._replace(run_at=None), 0)}
+
+
+def _as_given(job: NewJob) -> NewJob:
+    """Return a job that was staged as it was given."""
+    return job._replace(payload=as_content(job.payload)) if isinstance(job.payload, str) else job

@@ -6,6 +6,7 @@ from sqlalchemy import (
     BigInteger,
     Integer,
     String,
+    Table,
     and_,
     case,
     delete,
@@ -14,11 +15,14 @@ from sqlalchemy import (
     func,
     insert,
     literal_column,
+    not_,
     null,
+    or_,
     select,
     union_all,
 )
 
+from stanchion.core.values.framing import MARK
 from stanchion.stores.fields.jobs import LIMITS, LIVE, TIES, Kind
 from stanchion.stores.fields.sql import LIVE_COLUMNS
 from stanchion.stores.records.jobs import QUEUED, UNLANED, JobState, NewJob
@@ -28,7 +32,7 @@ from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.schema import HISTORY_COLUMNS, ID_COLUMNS, history, jobs, stage, stage_prepared
 
 _COUNTED = tuple(field for field in LIVE if field.name not in NewJob._fields and field.default is not None)
-"""The fields that are zero or false in each new job."""
+"""The fields that are zero or false in each new job that is no part of a chunk."""
 _STAGES = (stage, stage_prepared)
 STAGED_COLUMNS = tuple(column.name for column in stage.columns)
 
@@ -74,16 +78,16 @@ class StageStatements:
         row = _published()
         without_keys = (
             select(*row.values())
-            .where(within, stage.c.queue == param("of_queue", String), stage.c.key.is_(None))
+            .where(within, stage.c.queue == param("of_queue", String), not_(_is_apart(stage)))
             .order_by(stage.c.id)
         )
         unfinished = without_keys.where(~exists().where(history.c.id == stage.c.id))
         self.publish = dialect.insert_ignoring_from(jobs, list(row), unfinished)
         self.publish_new = insert(jobs).from_select(list(row), without_keys)
         self.any_finished = select(history.c.run_at).where(history.c.id.between(first, last)).limit(1)
-        self.with_keys = (
+        self.apart = (
             select(*(row[name] if name == "run_at" else _shown(name) for name in NewJob._fields))
-            .where(within, stage.c.key.is_not(None))
+            .where(within, _is_apart(stage))
             .order_by(stage.c.id)
         )
         self.clear = delete(stage).where(within)
@@ -99,13 +103,24 @@ class StageStatements:
         self.last_staged = select(func.max(lasts.subquery("lasts").c.one))
 
 
+def _is_apart(staged: Table) -> AnyElement:
+    """Return the condition that a staged job is stored by itself: it has a key, or it is a part of a chunk."""
+    one = staged.c
+    return or_(
+        one.key.is_not(None),
+        one.attempts > 0,
+        one.dead_from.is_not(None),
+        func.substr(one.payload, 1, 1) == literal_column(f"'{MARK}'"),
+    )
+
+
 def _shares_of_rows() -> AnySelect:
     """Return what each attempt has staged for each queue: the columns of `_Share`."""
     one = stage.c
     using_slots: AnyElement = sum((func.count(one[name]) for name in LIMITS), start=literal_column("0"))
     counts: tuple[object, ...] = (
         func.count(),
-        func.count(one.key),
+        as_integer(func.sum(case((_is_apart(stage), 1), else_=0))),
         func.max(one.lane),
         using_slots,
         literal_column("0"),

@@ -6,6 +6,12 @@ is what `content` encodes, or that encrypted.
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
+from typing import Final
+
+Content = str | bytes
+"""A payload or a result as stored: text, or the bytes of a chunk."""
+
 _HEADER = 4
 """Bytes before the body."""
 
@@ -13,7 +19,7 @@ MAX_ITEMS = 2**31 - 1
 """Maximum number of items of a chunk: positions are signed integers of 32 bits."""
 
 
-def items_in(content: str | bytes | None) -> int | None:
+def items_in(content: Content | None) -> int | None:
     """Return the number of items of a stored payload; None for the payload of a single item, which is text."""
     return int.from_bytes(content[:_HEADER]) if isinstance(content, bytes) else None
 
@@ -26,3 +32,22 @@ def chunk_with(items: int, body: bytes) -> bytes:
 def body_of(chunk: bytes) -> memoryview:
     """Return the body of a chunk, without copying it."""
     return memoryview(chunk)[_HEADER:]
+
+
+MARK: Final = "~"
+"""Begins a chunk as text. No JSON and no encrypted text begins like this."""
+
+
+def as_text(content: Content) -> str:
+    """Return a content for a store that keeps texts only."""
+    return MARK + b64encode(content).decode() if isinstance(content, bytes) else content
+
+
+def as_content(stored: str) -> Content:
+    """Return the content that was stored as text; a text that is no chunk is the content itself."""
+    if stored[:1] != MARK:
+        return stored
+    try:
+        return b64decode(stored[1:], validate=True)
+    except ValueError:  # another program has written it
+        return stored
