@@ -89,6 +89,9 @@ class Work(Protocol):
     def refused(self, row: JobRow) -> str | None:
         """Return why a reserved job must not run, or None."""
 
+    def of_chunk(self, row: JobRow) -> Work:
+        """Return the work of a job that carries a chunk. Raises StanchionError if it takes none."""
+
     def outcome(self, row: JobRow, payload: object, value: object) -> Outcome:
         """Return the outcome of a job whose function returned a value. Raises InvalidInput for a wrong value."""
 

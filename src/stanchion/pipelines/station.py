@@ -15,12 +15,15 @@ from operator import attrgetter
 from typing import Final
 
 from stanchion.context.context import Context
+from stanchion.context.work import Work
 from stanchion.core.functions import is_async, refuse_generator
 from stanchion.core.ids import new_ids
 from stanchion.core.values.framing import Content
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.jobs.job import Job
 from stanchion.jobs.outcome import UNCHANGED
+from stanchion.pipelines.chunks.ends import Way
+from stanchion.pipelines.chunks.work import ChunkWork
 from stanchion.pipelines.expectation import Expectations
 from stanchion.pipelines.options import Frame, StationOptions
 from stanchion.pipelines.outputs import Output, key_in, newer, replace_older, version_of
@@ -147,7 +150,7 @@ class Station:
         return None if self.key is None else key_in(self.context.codec.decode(row.payload), self.key)
 
     def _outcome(self, row: JobRow, item: object, value: object) -> Outcome:
-        sends = self._sends(value)
+        sends = self.sends_of(value)
         if sends is not None:
             return self.sent(row, sends, item)
         result = None if value is None else self.context.codec.encode(value, "result")
@@ -160,41 +163,54 @@ class Station:
         """
         if not sends:
             return commit_of(row)
-        targets = [self._checked_target(send.to) for send in sends]
-        headers = headers_after(row, self.station, counting=self.loops, forking=len(sends) > 1)
+        targets = [self.checked_target(send.to) for send in sends]
         payloads = [self._payload(row, item, send) for send in sends]
         self._check_fit(targets, payloads)
         if len(sends) == 1:
             (send,), (target,), (payload,) = sends, targets, payloads
-            keep = self.topology.keep_entry
-            same_limits = self.topology.stations[target].limits == row.limits
-            if same_limits and priority_of(send) in (None, row.priority):
-                text = None if payload == row.payload else payload
-                return Move(row.lease, self.topology.queue(target), text, delay_of(send), UNLANED, headers, keep)
-            job = self._item_for(target, row.id, payload, row, headers, send)
-            position = position_of(row)  # in a flow, an item is one member until it leaves the pipeline
-            going_on = job if position is None else job._replace(**position._asdict())
-            return Continue(row.lease, going_on, keep_entry=keep)
+            return self.moved(row, Way(target, delay_of(send), priority_of(send)), payload)
+        headers = headers_after(row, self.station, counting=self.loops, forking=True)
         trail = split_trail(row)
         made = zip(new_ids(len(sends)), sends, targets, payloads, strict=True)
         jobs = (
-            self._item_for(target, job_id, payload, row, headers, send)._replace(origin=row.id, trail=trail)
+            self.part_for(row, Way(target, delay_of(send), priority_of(send)), payload, headers)._replace(
+                id=job_id, origin=row.id, trail=trail
+            )
             for job_id, send, target, payload in made
         )
         return commit_of(row, jobs=tuple(jobs))
 
-    def _item_for(self, target: str, job_id: str, payload: Content, row: JobRow, headers: str, send: Send) -> NewJob:
-        """Return the job of an item that moves to another station. `row`: the item at this one."""
-        return NewJob(
-            id=job_id,
-            queue=self.topology.queue(target),
-            payload=payload,
-            priority=row.priority if (number := priority_of(send)) is None else number,
-            delay=delay_of(send),
+    def moved(self, row: JobRow, way: Way, payload: Content) -> Outcome:
+        """Return the outcome that passes a whole job on: it keeps its id."""
+        keep = self.topology.keep_entry
+        headers = headers_after(row, self.station, counting=self.loops, forking=False)
+        same_limits = self.topology.stations[way.to].limits == row.limits
+        if same_limits and way.priority in (None, row.priority):
+            changed = None if payload == row.payload else payload
+            return Move(row.lease, self.topology.queue(way.to), changed, way.delay, UNLANED, headers, keep)
+        job = self.part_for(row, way, payload, headers)._replace(id=row.id)
+        position = position_of(row)  # in a flow, an item is one member until it leaves the pipeline
+        going_on = job if position is None else job._replace(**position._asdict())
+        return Continue(row.lease, going_on, keep_entry=keep)
+
+    def part_for(self, row: JobRow, way: Way, payload: Content, headers: str) -> NewJob:
+        """Return a job, without an id, that goes on to another station. `row`: the item or chunk at this one."""
+        job = self.part_of(row, self.topology.queue(way.to), payload)
+        return job._replace(
+            priority=row.priority if way.priority is None else way.priority,
+            delay=way.delay,
             headers=headers,
-            limits=self.topology.stations[target].limits,
-            **dict(zip(_KEPT, _kept(row), strict=True)),
+            limits=self.topology.stations[way.to].limits,
         )
+
+    def part_of(self, row: JobRow, queue: str, payload: Content) -> NewJob:
+        """Return a job, without an id, in a queue, with what an item keeps at all stations and its place here."""
+        kept = dict(zip(_KEPT, _kept(row), strict=True))
+        return NewJob("", queue, payload, priority=row.priority, headers=row.headers, limits=row.limits, **kept)
+
+    def of_chunk(self, row: JobRow) -> Work:
+        """Return the work of a chunk of items."""
+        return ChunkWork(self, row)
 
     def fitted(self, job: NewJob) -> NewJob:
         """Return a new job with the limits and attempts of the station; a call of a task is left unchanged."""
@@ -206,7 +222,7 @@ class Station:
             )
         return job._replace(limits=self.limits, max_attempts=self.topology.attempts_max)
 
-    def _sends(self, value: object) -> list[Send] | None:
+    def sends_of(self, value: object) -> list[Send] | None:
         """Return where a value goes; None if it is the result."""
         if isinstance(value, Send):
             return [value]
@@ -229,7 +245,8 @@ class Station:
             )
         return [Send(self.to[0], value)]
 
-    def _checked_target(self, to: str) -> str:
+    def checked_target(self, to: str) -> str:
+        """Return a station that items may go to. Raises InvalidInput."""
         stations = self.topology.stations
         if to not in stations:
             raise InvalidInput(
@@ -246,15 +263,18 @@ class Station:
     def _payload(self, row: JobRow, item: object, send: Send) -> Content:
         if send.item is UNCHANGED:
             return row.payload
-        value = send.item
-        if self.payload == "merge":
+        return self.context.codec.encode(self.merged(item, send.item))
+
+    def merged(self, item: object, value: object) -> object:
+        """Return the value that goes on for an item. Raises InvalidInput if it can't be merged into the item."""
+        if self.payload == "merge" and value is not UNCHANGED:
             if not isinstance(item, dict) or not isinstance(value, dict):
                 raise InvalidInput(
                     f"station {self.station!r} merges its return value into the item, so both must be dicts, not "
                     f"{type(value).__name__} into {type(item).__name__}; or declare it with payload='replace'"
                 )
-            value = {**item, **value}
-        return self.context.codec.encode(value)
+            return {**item, **value}
+        return value
 
     def _check_fit(self, targets: Sequence[str], payloads: Sequence[Content]) -> None:
         """Raise PayloadMisfit for an item that does not fit the schema of its next station."""

@@ -64,7 +64,8 @@ class Execution(FunctionCall):
         self.settlement: Settlement | None = None
         """How the task of a batch has said that the job ends."""
         try:
-            self.work = context.registry.known_work_of(row)
+            known = context.registry.known_work_of(row)
+            self.work = known if row.items is None else known.of_chunk(row)
             if refusal := self.work.refused(row):
                 raise Unrunnable(refusal)
             self.payload = context.codec.decode(row.payload)

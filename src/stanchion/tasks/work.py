@@ -11,7 +11,7 @@ from stanchion.core.checks import checked_name, seconds_of
 from stanchion.core.functions import is_async
 from stanchion.core.retry import Retry
 from stanchion.core.text.hiding import Hidden, place_of
-from stanchion.errors import InvalidInput
+from stanchion.errors import InvalidInput, StanchionError
 from stanchion.jobs.call import called_with, encoded_result
 from stanchion.jobs.options import EnqueueOptions, FlowElement
 from stanchion.stores.records.jobs import JobRow
@@ -80,6 +80,10 @@ class TaskWork:
     def refused(self, row: JobRow) -> str | None:  # noqa: ARG002 - stations do
         """Accept any job."""
         return None
+
+    def of_chunk(self, row: JobRow) -> TaskWork:
+        """Refuse it: only the stations of pipelines take chunks."""
+        raise StanchionError(f"task {self.name} takes one call a job, and job {row.id} carries a chunk of items")
 
     def outcome(self, row: JobRow, payload: object, value: object) -> Commit | Continue:  # noqa: ARG002 - stations need it
         """Return the outcome of a job whose call returned a value: its result, or a flow that it goes on as."""

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from stanchion.core.checks import several, whole
-from stanchion.core.values.framing import Content
+from stanchion.core.values.framing import Content, body_of, chunk_with, items_in
 from stanchion.core.values.plain import ToPlain, plain_model, unknown_kind
 from stanchion.errors import InvalidInput, MissingExtra, StanchionError
 
@@ -135,6 +135,19 @@ class Codec:
         except (ValueError, RecursionError) as error:
             raise NotJson(f"the stored text is not JSON, so another program has written it: {error}") from None
 
+    def sealed_chunk(self, chunk: bytes) -> bytes:
+        """Return a chunk as it is stored: its body is encrypted if there are keys."""
+        if self._box is None:
+            return chunk
+        return chunk_with(items_in(chunk) or 0, _SEALED.encode() + self._box.encrypt(bytes(body_of(chunk))))
+
+    def opened_chunk(self, stored: bytes) -> bytes:
+        """Return a chunk from its stored form."""
+        body = body_of(stored)
+        if body[: len(_SEALED)] != _SEALED.encode():
+            return stored
+        return chunk_with(items_in(stored) or 0, self._decrypted(bytes(body[len(_SEALED) :])))
+
     @property
     def has_keys(self) -> bool:
         """True if it encrypts."""
@@ -145,12 +158,15 @@ class Codec:
         return self._open(text) if text.startswith(_SEALED) else text
 
     def _open(self, text: str) -> str:
+        return self._decrypted(text[len(_SEALED) :].encode()).decode()
+
+    def _decrypted(self, token: bytes) -> bytes:
         if self._box is None:
             raise StanchionError("the payload is encrypted, and this app has no keys; pass Stanchion(..., keys=[...])")
         from cryptography.fernet import InvalidToken
 
         try:
-            return self._box.decrypt(text[len(_SEALED) :].encode()).decode()
+            return self._box.decrypt(token)
         except InvalidToken:
             raise StanchionError(
                 "the payload is encrypted under a key that this app does not have; add the old key to keys=[new, old]"

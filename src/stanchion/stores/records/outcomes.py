@@ -34,7 +34,8 @@ class Commit(NamedTuple):
     A job that was asked to stop is cancelled instead if it has `jobs`, which are then not stored. Jobs with a taken key
     are handled as by `push`, but never raise DuplicateKey: "raise" is treated as "return".
 
-    `tallies`: of a chunk that its `jobs` divide, what becomes of its items; they count in place of the step.
+    `tallies`: of a chunk that its `jobs` divide, what becomes of its items; they count in place of the step. The chunk
+    then has none left, or those of its new `payload`.
     """
 
     lease: Lease

@@ -75,7 +75,7 @@ def settled(row: JobRow, outcome: Ending, queue: QueueSettings, now: int) -> Tra
             return Transition(_cancelled(row, "", now), "cancelled")
         case Commit(result=result, payload=payload):
             done = _finished(with_payload(row, payload), JobState.DONE, now)
-            items = 0 if outcome.tallies else done.items
+            items = 0 if outcome.tallies and payload is None else done.items
             return Transition(
                 done._replace(result=result, items=items), counted_as(outcome, row.delivery), outcome.tallies
             )

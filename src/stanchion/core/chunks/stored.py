@@ -1,0 +1,19 @@
+"""Chunks as the payload of a job: sealed where the app has keys, and plain JSON where only one item is left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stanchion.core.chunks.chunk import Chunk
+from stanchion.core.values.codec import Codec
+from stanchion.core.values.framing import Content
+
+
+def stored(codec: Codec, chunk: Chunk, what: str = "payload") -> Content:
+    """Return the content to store for a chunk; one of a single item is stored as that item."""
+    return codec.encode_json(chunk.text(0), what) if len(chunk) == 1 else codec.sealed_chunk(chunk.encoded())
+
+
+def decoded(codec: Codec, content: Content | None) -> Any:
+    """Return the value of a stored content: a `Chunk` if it carries many items."""
+    return Chunk.decoded(codec.opened_chunk(content)) if isinstance(content, bytes) else codec.decode(content)

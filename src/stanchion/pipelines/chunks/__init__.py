@@ -1,0 +1,1 @@
+"""Chunks at stations: a job of many items is processed at once, and divided where its items part."""

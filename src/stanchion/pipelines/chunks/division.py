@@ -1,0 +1,271 @@
+"""The outcome of a chunk: it stays whole where all of its items end alike, and is divided where they part.
+
+A chunk that stays whole has the outcome that one item would have. A divided one ends, and its parts are new jobs,
+stored in the same step: what goes on by each way, what is retried, what died, and what was not begun. Each item is in
+exactly one of them, under its name, whatever dies meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from stanchion.context.queues.settings import settings_of
+from stanchion.core.chunks.chunk import Chunk
+from stanchion.core.chunks.cutting import fitting
+from stanchion.core.chunks.stored import stored
+from stanchion.core.ids import new_id
+from stanchion.core.values.framing import Content
+from stanchion.core.values.plain import plain_model
+from stanchion.errors import InvalidInput
+from stanchion.jobs.failures import failure_of
+from stanchion.jobs.outcome import UNCHANGED
+from stanchion.pipelines.chunks.ends import Ends, Failed, Values, Way
+from stanchion.pipelines.chunks.station import ItemStation
+from stanchion.pipelines.route import headers_after
+from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
+from stanchion.stores.records.outcomes import Abandon, Bury, Outcome, Rollback, Tally
+from stanchion.stores.rules.lifecycle.error_entries import with_error
+from stanchion.stores.rules.lifecycle.outcomes import commit_of
+from stanchion.stores.rules.lifecycle.trail import split_trail
+
+LETTERS_MOST: Final = 100
+"""Items of one chunk that become dead letters of their own; more become one letter."""
+PARTS_MOST: Final = 32
+"""Parts that the rest of a chunk is cut into."""
+WAYS_MOST: Final = 16
+"""Ways on which the items of one chunk may part."""
+
+
+class Division:
+    """Makes the outcome of a chunk at a station of the ends of its items."""
+
+    def __init__(self, station: ItemStation, row: JobRow, items: Chunk) -> None:
+        self._station, self._row, self._items = station, row, items
+        self._codec = station.context.codec
+        self._jobs: list[NewJob] = []
+        self._tallies: list[Tally] = []
+
+    def outcome(self, ends: Ends) -> Outcome:
+        """Return the outcome. Raises InvalidInput if the items part on too many ways."""
+        going_on = self._going_on(ends)
+        if not ends.failed and ends.left is None and not ends.several and len(going_on) <= 1:
+            if not going_on:
+                return commit_of(self._row, self._result(ends))
+            ((way, parts),) = going_on.items()
+            if len(parts) == 1 and len(parts[0]) == len(self._items):
+                return self._station.moved(self._row, way, self._stored(parts[0]))
+        if (alike := self._alike(ends)) is not None:
+            return alike
+        return self._divided(ends, going_on)
+
+    # -- what goes on
+
+    def _going_on(self, ends: Ends) -> dict[Way, list[Chunk]]:
+        """Return the chunks that go on by each way, each of a size that can be stored."""
+        ways: dict[Way, list[Chunk]] = {}
+        for way, values in list(ends.values.items()):
+            ways.setdefault(way, []).extend(self._parts(self._of_values(values, ends)))
+        for way, chunks in ends.tables.items():
+            for chunk in chunks:
+                ways.setdefault(way, []).extend(self._parts(chunk))
+        for way, several in ends.several.items():
+            made = Chunk.of(several, to_plain=self._codec.to_plain(plain_model))
+            ways.setdefault(way, []).extend(self._parts(made))
+        found = {way: parts for way, parts in ways.items() if parts}
+        if len(found) > WAYS_MOST:
+            raise InvalidInput(
+                f"the items of one chunk at station {self._station.station!r} part on {len(found)} ways, by station, "
+                f"delay and priority: {WAYS_MOST} are the most; round the delays, or push the items one by one"
+            )
+        return found
+
+    def _of_values(self, values: Values, ends: Ends) -> Chunk | None:
+        """Return values under the names of their items; those that JSON can't hold end as dead letters instead."""
+        if not values.indices:
+            return None
+        named = self._items if len(values.indices) == len(self._items) else self._items.take(values.indices)
+        if all(value is UNCHANGED for value in values.values):
+            return named
+        new = [
+            self._items.values[index] if value is UNCHANGED else value
+            for index, value in zip(values.indices, values.values, strict=True)
+        ]
+        try:
+            made = Chunk.of(new, to_plain=self._codec.to_plain(plain_model))
+        except InvalidInput:
+            return self._of_values(self._storable(values, new, ends), ends)
+        return made.named(named.root, None if named.content().positions is None else named.positions)
+
+    def _storable(self, values: Values, new: Sequence[object], ends: Ends) -> Values:
+        """Return the values that can be stored; the items of the others have failed for good."""
+        kept = Values()
+        for index, value, stored_value in zip(values.indices, values.values, new, strict=True):
+            try:
+                self._codec.plain(stored_value, "payload")
+            except InvalidInput as error:
+                ends.failed.append(Failed(index, Bury(self._row.lease, *failure_of(error, None))))
+            else:
+                kept.add(index, value)
+        return kept
+
+    def _parts(self, chunk: Chunk | None) -> Iterable[Chunk]:
+        """Yield a chunk in parts that can be stored, under the names of their items."""
+        return () if chunk is None else fitting(chunk.rooted(self._row.id), self._codec.max_payload)
+
+    def _result(self, ends: Ends) -> Content | None:
+        """Return the results of the items of an end station; None if no item has one."""
+        if ends.result_tables:
+            return stored(self._codec, Chunk.joined(ends.result_tables), "result")
+        values = ends.results
+        if all(value is None for value in values.values):
+            return None
+        made = Chunk.of(values.values, "result", self._codec.to_plain(plain_model))
+        if len(values.indices) == len(self._items) and self._items.content().positions is None:
+            return stored(self._codec, made, "result")
+        places = self._items.positions
+        return stored(self._codec, made.named(self._row.id, [places[index] for index in values.indices]), "result")
+
+    # -- what is not done
+
+    def _alike(self, ends: Ends) -> Outcome | None:
+        """Return the outcome of the whole chunk if all items failed alike; None if they did not."""
+        if len(ends.failed) < len(self._items):
+            return None
+        first = ends.failed[0].outcome
+        if {_kind(one.outcome) for one in ends.failed} != {_kind(first)}:
+            return None
+        if isinstance(first, Bury) and 1 < len(self._items) <= LETTERS_MOST:
+            return None
+        return self._of_all(ends.failed)
+
+    def _of_all(self, failed: Sequence[Failed]) -> Rollback | Bury | Abandon:
+        """Return one outcome for items that failed alike: with the first error, and the longest delay."""
+        first = failed[0].outcome
+        if isinstance(first, Abandon):
+            reasons = [one.outcome.reason for one in failed if isinstance(one.outcome, Abandon)]
+            return first._replace(reason=_told(first.reason, reasons))
+        errors = [one.outcome.error for one in failed if isinstance(one.outcome, Rollback | Bury)]
+        if first.error is None:
+            return first
+        told = _told(first.error, errors)
+        if isinstance(first, Bury):
+            return first._replace(error=told)
+        delay = max(one.outcome.delay for one in failed if isinstance(one.outcome, Rollback))
+        return first._replace(error=told, delay=delay, payload=None)
+
+    # -- a division
+
+    def _divided(self, ends: Ends, going_on: dict[Way, list[Chunk]]) -> Outcome:
+        row, station = self._row, self._station
+        for way, parts in going_on.items():
+            headers = headers_after(row, station.station, counting=station.loops, forking=True)
+            for part in parts:
+                self._add(station.part_for(row, way, self._stored(part), headers), len(part))
+        self._count("moved", len(self._items) - len(ends.failed) - self._finished(ends) - self._unbegun(ends))
+        for failed in _groups(ends.failed):
+            self._add_failed(failed)
+        if ends.left is not None:
+            self._give_back(ends.left)
+        self._count("committed", self._finished(ends))
+        ended = commit_of(row, jobs=tuple(self._jobs))._replace(tallies=tuple(self._tallies))
+        if not ends.results.indices:
+            return ended
+        # The items with results stay with the job that ends.
+        return ended._replace(result=self._result(ends), payload=self._stored(self._items.take(ends.results.indices)))
+
+    def _finished(self, ends: Ends) -> int:
+        return len(ends.results.indices) + ends.dropped + sum(map(len, ends.result_tables))
+
+    def _unbegun(self, ends: Ends) -> int:
+        return 0 if ends.left is None else len(self._items) - ends.left
+
+    def _add_failed(self, failed: Sequence[Failed]) -> None:
+        outcome = self._of_all(failed)
+        indices = [one.place for one in failed]
+        match outcome:
+            case Abandon():
+                self._count("cancelled", len(failed))
+            case Rollback(refund=True):
+                self._count("rolled_back", len(failed))
+                self._stay(indices, self._row.attempts - 1, outcome.delay, self._row.errors)
+            case Rollback():
+                self._count("rolled_back", len(failed))
+                self._stay(indices, self._row.attempts, outcome.delay, self._errors(outcome))
+            case Bury():
+                self._count("buried", len(failed))
+                self._bury(failed, outcome)
+
+    def _give_back(self, first: int) -> None:
+        """Return the items that were not begun, in parts as large as what was done."""
+        left = len(self._items) - first
+        self._count("rolled_back", left)
+        size = max(first, -(-left // PARTS_MOST))
+        for start in range(first, len(self._items), size):
+            stop = min(start + size, len(self._items))
+            self._stay(range(start, stop), self._row.attempts - 1, 0.0, self._row.errors)
+
+    def _stay(self, indices: Sequence[int], attempts: int, delay: float, errors: str | None) -> None:
+        """Add a part that stays at the station."""
+        for part in self._of_items(indices):
+            job = self._kept(self._row.queue, part)
+            self._add(job._replace(delay=delay, attempts=attempts, errors=errors), len(part))
+
+    def _bury(self, failed: Sequence[Failed], outcome: Bury) -> None:
+        dead = settings_of(self._station.context.store, self._row.queue).dead_letter or self._row.queue
+        groups: Sequence[Sequence[Failed]] = [failed] if len(failed) > LETTERS_MOST else [[one] for one in failed]
+        for group in groups:
+            ended = outcome if len(group) > 1 else group[0].outcome
+            assert isinstance(ended, Bury)  # noqa: S101 - of a group of burials
+            errors = self._errors(ended)
+            for part in self._of_items([one.place for one in group]):
+                letter = self._kept(dead, part)
+                letter = letter._replace(attempts=self._row.attempts, errors=errors, dead_from=self._row.queue)
+                self._add(letter, len(part))
+
+    def _of_items(self, indices: Sequence[int]) -> Iterator[Chunk]:
+        """Yield the items as they came, under their names: what a function has made of them is not stored."""
+        yield from fitting(self._items.take(indices).rooted(self._row.id), self._codec.max_payload)
+
+    def _errors(self, outcome: Rollback | Bury) -> str | None:
+        error, trace = outcome.error or "", outcome.traceback
+        return with_error(self._row, error, trace, int(time.time() * SECOND), outcome.group, outcome.type).errors
+
+    def _kept(self, queue: str, part: Chunk) -> NewJob:
+        return self._station.part_of(self._row, queue, self._stored(part))
+
+    def _stored(self, chunk: Chunk) -> Content:
+        return stored(self._codec, chunk)
+
+    def _add(self, job: NewJob, items: int) -> None:
+        """Add a part; it was counted when it came, so it does not count as pushed."""
+        self._jobs.append(job._replace(id=new_id(), origin=self._row.id, trail=split_trail(self._row)))
+        self._tallies.append(Tally(job.queue, "pushed", -items))
+
+    def _count(self, event: str, items: int) -> None:
+        if items:
+            self._tallies.append(Tally(self._row.queue, event, items))
+
+
+def _kind(outcome: Rollback | Bury | Abandon) -> tuple[object, ...]:
+    """Return what outcomes have in common that can be one: failures are retried together, others by their delay."""
+    if not isinstance(outcome, Rollback):
+        return (type(outcome),)
+    return Rollback, outcome.refund, outcome.delay if outcome.refund else 0.0
+
+
+def _groups(failed: Iterable[Failed]) -> Iterator[list[Failed]]:
+    groups: dict[tuple[object, ...], list[Failed]] = {}
+    for one in sorted(failed):
+        groups.setdefault(_kind(one.outcome), []).append(one)
+    yield from groups.values()
+
+
+def _told(first: str, all_of_them: Sequence[str | None]) -> str:
+    """Return the first error, and how many items failed with it or with another one."""
+    if len(all_of_them) == 1:
+        return first
+    others = len({error for error in all_of_them if error != first})
+    more = f", of {others} more kinds" if others > 1 else ", of another kind too" if others else ""
+    return f"{first} ({len(all_of_them):,} items{more})"
