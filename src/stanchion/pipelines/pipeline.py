@@ -21,6 +21,7 @@ from stanchion.jobs.options import PushOptions
 from stanchion.jobs.search import PageOptions
 from stanchion.pipelines.backfilling.call import Given, backfill_of, backfills_of
 from stanchion.pipelines.backfilling.record import Backfill
+from stanchion.pipelines.chunks.pushing import SIZE, push_chunks
 from stanchion.pipelines.expectation import Expectation, OnFail
 from stanchion.pipelines.finding import checked_query, found
 from stanchion.pipelines.options import MAX_ROUNDS, Frame, PayloadMode, StationOptions, Stored, Windows
@@ -177,6 +178,23 @@ class Pipeline:
         if isinstance(items, Collection):
             return queue.push_many(items, tx=tx)
         return queue.push_many(items, tx=tx)  # type: ignore[call-overload,no-any-return] # any iterable, or a TypeError
+
+    def push_chunks(
+        self,
+        items: object,
+        station: str | None = None,
+        *,
+        size: int = SIZE,
+        tx: Transaction | None = None,
+        **options: Unpack[PushOptions],
+    ) -> list[Job]:
+        """Store items at a station, many in one job: in chunks of up to `size` items. Return the jobs that carry them.
+
+        `items`: an iterable of items, or a table of pandas, polars or pyarrow, whose rows are items. Chunks larger than
+        `max_payload` are halved; a chunk of one is an ordinary item. The options apply to each chunk. Eight chunks are
+        stored in one step; with `tx`, all are. Needs pyarrow.
+        """
+        return push_chunks(self._context, self._into(station).name, items, size, tx, options)
 
     def _into(self, station: str | None) -> Queue:
         if station is None:
