@@ -220,13 +220,19 @@ class Rows:
         if seen is None or seen.version != change.seen.version:
             return Result.CHANGED
         self._put(change.row)
+        for queue, event, items in change.tallies():
+            self._count(queue, event, items)
         if change.entry is not None:
             self.world.outbox[change.entry.key] = change.entry
         return Result.DONE
 
+    def _count(self, queue: str, event: str, items: int) -> None:
+        self.world.counts[queue, event] = self.world.counts.get((queue, event), 0) + items
+
     def _push(self, job: NewJob) -> Pushed:
         if job.id not in self.world.rows:
             self._put(job_rules.created(job, self.now()))
+            self._count(job.queue, "pushed", job_rules.items_of(job))
         row = self.world.rows[job.id][1]
         return Pushed(row.id, row.run_at, row.enqueued_at)
 

@@ -6,11 +6,12 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from stanchion.core.values.framing import chunk_with
 from stanchion.stores.cas.jobs import JobLoop
 from stanchion.stores.cas.settle import Outcomes
 from stanchion.stores.records.flows import FlowNode, NodeState
 from stanchion.stores.records.jobs import JobState, Lease, NewJob
-from stanchion.stores.records.outcomes import Bury, Commit, Continue, Outcome
+from stanchion.stores.records.outcomes import Bury, Commit, Continue, Outcome, Pass, Passage, Tally
 from stanchion.stores.rules.capacity.limits import Limits, Rate, limits_text
 from stanchion.stores.rules.capacity.slots import node_slot, semaphore_slot, waits_at
 from stanchion.stores.rules.flows import FlowPosition
@@ -369,6 +370,51 @@ def both_or_none(world: World) -> Iterator[str]:
         yield f"of the jobs that {world.rows['1'][1]} goes on as there are {there}"
 
 
+WHOLE = chunk_with(10, b"\xff whole")
+THERE = "third"
+"""The queue where a chunk ends that passes queues."""
+
+
+def divided(lease: Lease, queue: str = QUEUE) -> Commit:
+    """Return the commit of a chunk of ten items: seven go on, two come back, one is dead in `queue`."""
+    failed = NewJob("", queue, "", attempts=1, errors='[{"error":"E"}]', origin=lease.id)
+    parts = (
+        NewJob("good", "next", chunk_with(7, b"\xff good"), origin=lease.id),
+        failed._replace(id="again", payload=chunk_with(2, b"\xff again")),
+        failed._replace(id="dead", payload='"dead"', dead_from=queue),
+    )
+    tallies = (Tally(queue, "moved", 7), Tally(queue, "rolled_back", 2), Tally(queue, "buried", 1))
+    return Commit(lease, jobs=parts, tallies=(*tallies, Tally(queue, "pushed", -3)))
+
+
+def passed(lease: Lease) -> Pass:
+    """Return the outcome of a chunk that passes a queue, and is divided in the one after it."""
+    return Pass(lease, (Passage("second"), Passage(THERE)), divided(lease, THERE))
+
+
+def each_item_once(queue: str) -> Callable[[World], Iterator[str]]:
+    """Return what tells whether a chunk, divided in a queue or else committed whole, has each item in one job."""
+
+    def judge(world: World) -> Iterator[str]:
+        whole = world.rows["1"][1]
+        parts = {name: row for name, (_, row) in world.rows.items() if row.origin == "1"}
+        items = {name: row.items for name, row in parts.items()}
+        if items != ({} if whole.items else {"good": 7, "again": 2, "dead": None}):
+            yield f"of a chunk with {whole.items} items left there are {items}"
+        if parts and (whole.queue, parts["dead"].state, parts["again"].failures) != (queue, JobState.DEAD, 1):
+            yield f"the parts of {whole} are {parts}"
+        counts = {event: world.counts.get((queue, event), 0) for event in ("moved", "rolled_back", "buried", "pushed")}
+        pushed = 10 if queue == QUEUE else 0
+        if parts and counts != {"moved": 7, "rolled_back": 2, "buried": 1, "pushed": pushed}:
+            yield f"the counts of {queue} are {counts}"
+        if parts and queue != QUEUE and {world.counts["second", event] for event in ("reserved", "moved")} != {10}:
+            yield f"the counts of the queue that it passed are {world.counts}"
+        if not parts and counts["moved"]:
+            yield f"nothing was divided, and the counts of {queue} are {counts}"
+
+    return judge
+
+
 FAN_OUTS = {
     "a fan-out beside outbox recovery": Scenario(
         reserved(job("1", "a")),
@@ -390,5 +436,32 @@ FAN_OUTS = {
         reserved(job("1", max_attempts=1)),
         {"A": (holding("1"), settle(into_two)), "B": (recover("A"),), "C": RECOVERY},
         finally_=both_or_none,
+    ),
+    "a division beside outbox recovery": Scenario(
+        reserved(NewJob("1", QUEUE, WHOLE, limits=limits_text(Limits(("a",))))),
+        {"A": (holding("1"), settle(divided)), "B": (claim(queue="next"), commit), "C": RECOVERY},
+        finally_=each_item_once(QUEUE),
+    ),
+    "a division and a cancel": Scenario(
+        reserved(NewJob("1", QUEUE, WHOLE)),
+        {"A": (holding("1"), settle(divided)), "B": (cancel("1"),)},
+        crashes=2,
+        finally_=each_item_once(QUEUE),
+    ),
+    "a division after a lost lease": Scenario(
+        reserved(NewJob("1", QUEUE, WHOLE, max_attempts=1)),
+        {"A": (holding("1"), settle(divided)), "B": (recover("A"),), "C": RECOVERY},
+        finally_=each_item_once(QUEUE),
+    ),
+    "a passage to a division": Scenario(
+        reserved(NewJob("1", QUEUE, WHOLE)),
+        {"A": (holding("1"), settle(passed)), "B": (recover("A"),), "C": RECOVERY},
+        finally_=each_item_once(THERE),
+    ),
+    "a passage to a division, and a cancel": Scenario(
+        reserved(NewJob("1", QUEUE, WHOLE)),
+        {"A": (holding("1"), settle(passed)), "B": (cancel("1"),)},
+        crashes=2,
+        finally_=each_item_once(THERE),
     ),
 }

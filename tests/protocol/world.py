@@ -34,6 +34,8 @@ class World:
     """Jobs that were handed out, and the token of each."""
     ended: dict[str, int] = field(default_factory=dict)
     """How often each job became final, and each node completed."""
+    counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Items by queue and event, of the steps of jobs; claims are not counted."""
     _key: int | None = field(default=None, compare=False)
 
     def copy(self) -> World:
@@ -52,4 +54,4 @@ class World:
 
     def _parts(self) -> tuple[dict[Any, Any], ...]:
         stored = (self.rows, self.slots, self.capacity, self.outbox, self.nodes, self.ends, self.followed, self.starts)
-        return (*stored, self.dead, self.admitted, self.ended)
+        return (*stored, self.dead, self.admitted, self.ended, self.counts)

@@ -15,8 +15,9 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from stanchion.core.values.framing import as_content, as_text
 from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue
@@ -105,7 +106,7 @@ def entry_of(
     jobs = outcome_rules.fanned_out(opens) if isinstance(opens, Commit) else opens.jobs if opens else ()
     if not (free or end or nodes or (jobs and isinstance(opens, Commit))):
         return None
-    text = json.dumps([free, [] if end is None else [end], nodes, jobs])
+    text = json.dumps([free, [] if end is None else [end], nodes, jobs], default=as_text)
     return Entry(secrets.token_hex(8), now, before.queue, before.id, text)
 
 
@@ -114,10 +115,21 @@ def entailed_in(entry: Entry) -> Entailed:
     free, ends, nodes, jobs = json.loads(entry.text)
     return Entailed(
         [Hold(Slot(*slot), *holder) for slot, *holder in free],
-        [MemberEnd(*one) for one in ends],
+        [_end_in(one) for one in ends],
         [FlowNode(*one) for one in nodes],
-        [NewJob(*one) for one in jobs],
+        [new_job_in(one) for one in jobs],
     )
+
+
+def _end_in(values: Sequence[Any]) -> MemberEnd:
+    end = MemberEnd(*values)
+    return end._replace(result=as_content(end.result)) if isinstance(end.result, str) else end
+
+
+def new_job_in(values: Sequence[Any]) -> NewJob:
+    """Return a new job of its JSON values; the payload of a chunk is a text there, by `as_text`."""
+    job = NewJob(*values)
+    return job._replace(payload=as_content(job.payload)) if isinstance(job.payload, str) else job
 
 
 _LETTERS = {ORDER: "o", SEMAPHORE: "s", NODE: "f"}

@@ -12,8 +12,9 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from stanchion.stores.cas.entries import Entry, FollowUp, entry_of
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.records.outcomes import Commit, Continue
+from stanchion.stores.records.outcomes import Commit, Continue, Tally
 from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.rules.lifecycle.jobs import Transition, items_of
 
 Answer = TypeVar("Answer")
 
@@ -27,15 +28,26 @@ class Seen(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A change of a job that was read, with the queue counter it increments, and its outbox entry.
+    """A change of a job that was read, with the queue counter it increments by its items, and its outbox entry.
 
-    A counter with a leading minus is decremented.
+    A counter with a leading minus is decremented; a lone minus: the start was not counted. `told`: what the change
+    counts in place of that. A job of one item that tells nothing counts one; `tallies` is right for all.
     """
 
     seen: Seen
     row: JobRow
     counted: str | None = None
     entry: Entry | None = None
+    told: tuple[Tally, ...] = ()
+
+    def tallies(self) -> tuple[Tally, ...]:
+        """Return what the change adds to the counters of queues."""
+        before, counted = self.seen.row, self.counted
+        if counted is None or counted == "-":
+            return ()
+        if counted.startswith("-"):
+            return (Tally(before.queue, counted[1:], -items_of(before)),)
+        return Transition(self.row, counted, self.told).tallies(before)
 
 
 class Result(Enum):
@@ -95,6 +107,8 @@ class Decision(NamedTuple, Generic[Answer]):
     otherwise: Answer | None = None
     opens: Continue | Commit | None = None
     """The outcome whose nodes or jobs are to be stored."""
+    told: tuple[Tally, ...] = ()
+    """What is counted in place of the step; see `Transition`."""
 
 
 class Facts(NamedTuple):
@@ -121,10 +135,12 @@ class JobLoop:
         *,
         settings: bool = True,
         queues: Sequence[str] | None = None,
+        targets: Iterable[str] = (),
     ) -> list[Answer]:
         """Decide the answer and the change of each job.
 
-        `settings`: decisions need the settings of the queues; `queues`: the queue of each job, while no reply was lost.
+        `settings`: decisions need the settings of the queues, and of `targets`; `queues`: the queue of each job, while
+        no reply was lost.
         """
         answers: dict[int, Answer] = {}
         left, repeated = list(range(len(ids))), False
@@ -132,7 +148,7 @@ class JobLoop:
             within = None if queues is None or repeated else [queues[index] for index in left]
             now, seen = self.jobs.read([ids[index] for index in left], within)
             found_in = {one.row.queue for one in seen.values()} if settings else ()
-            facts = Facts(now, self.jobs.settings_of(found_in) if settings else {}, repeated)
+            facts = Facts(now, self.jobs.settings_of({*found_in, *targets}) if settings else {}, repeated)
             changing: dict[str, int] = {}
             changes: list[Change] = []
             again: list[int] = []
@@ -148,7 +164,7 @@ class JobLoop:
                     changing[ids[index]] = index
                     otherwise[index] = decision.otherwise
                     entry = entry_of(found.row, decision.row, decision.counted, decision.opens, now)
-                    changes.append(Change(found, decision.row, decision.counted, entry))
+                    changes.append(Change(found, decision.row, decision.counted, entry, decision.told))
             if changes:
                 results = self.jobs.compare_and_set(changes)
                 self._follow_up(made(changes, results))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from stanchion.stores.cas.jobs import Decision, Facts, JobLoop
 from stanchion.stores.records.jobs import JobRow, JobState
-from stanchion.stores.records.outcomes import Commit, Continue, Extend, Outcome, Progress
+from stanchion.stores.records.outcomes import Commit, Continue, Extend, Outcome, Pass, Progress
 from stanchion.stores.rules.lifecycle import claims as claim_rules
 from stanchion.stores.rules.lifecycle import outcomes as outcome_rules
 
@@ -27,11 +27,15 @@ class Outcomes:
                 return Decision(claim_rules.left_in(row, outcome.lease, facts.now) if known else None)
             if isinstance(outcome, Extend | Progress):
                 return Decision(JobState.RUNNING, claim_rules.renewed(row, outcome, facts.now))
-            step = outcome_rules.settled(row, outcome, facts.settings[row.queue], facts.now)
-            opens = outcome if isinstance(outcome, Continue | Commit) and step.counted == "moved" else None
-            return Decision(step.state(facts.now), step.row, step.counted, opens=opens)
+            last, end = outcome, row.queue
+            if isinstance(outcome, Pass):
+                last, end = outcome.then, outcome_rules.ends_in(outcome)
+            step = outcome_rules.settled(row, outcome, facts.settings[end], facts.now)
+            opens = last if isinstance(last, Continue | Commit) and step.counted == "moved" else None
+            return Decision(step.state(facts.now), step.row, step.counted, opens=opens, told=step.told)
 
         leases = [outcome.lease for outcome in outcomes]
         # What an earlier try left may be in another queue.
         queues = None if repeat else [lease.queue for lease in leases]
-        return self._loop.decide_each([lease.id for lease in leases], decide, queues=queues)
+        targets = [outcome_rules.ends_in(outcome) for outcome in outcomes if isinstance(outcome, Pass)]
+        return self._loop.decide_each([lease.id for lease in leases], decide, queues=queues, targets=targets)

@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from stanchion.core.spark_errors import LeasesLost, StagedJobsLost
+from stanchion.core.values.framing import as_text
 from stanchion.errors import CannotJoin
-from stanchion.stores.cas.entries import STALE
+from stanchion.stores.cas.entries import STALE, new_job_in
 from stanchion.stores.cas.outbox import PushOnce
 from stanchion.stores.records.jobs import JobState, Lease, NewJob
 from stanchion.stores.records.outcomes import Commit
@@ -256,9 +257,9 @@ def is_strict(job: NewJob) -> bool:
 
 def job_text(job: NewJob) -> str:
     """Return the stored text of a staged job."""
-    return json.dumps(job, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(job, ensure_ascii=False, separators=(",", ":"), default=as_text)
 
 
 def job_in(text: str) -> NewJob:
     """Return a job from its text."""
-    return NewJob(*json.loads(text))
+    return new_job_in(json.loads(text))
