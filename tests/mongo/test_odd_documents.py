@@ -25,7 +25,7 @@ ODD: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("origin", "errors", "trail", "arrival_payload"), NO_TEXTS[:4]),
     **dict.fromkeys(("priority", "attempts", "failures", "enqueued_at", "slots_held", "rank"), NO_NUMBERS),
     "max_attempts": (*NO_NUMBERS, 2**31, -(2**40)),
-    "timeout": NO_NUMBERS[:-1],
+    **dict.fromkeys(("timeout", "items"), NO_NUMBERS[:-1]),
     "version": NO_NUMBERS,
     "events": ("x", 5, {"a": 1}, None),
     "_id": (ObjectId(), 5, {"a": 1}),

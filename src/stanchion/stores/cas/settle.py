@@ -37,5 +37,5 @@ class Outcomes:
         leases = [outcome.lease for outcome in outcomes]
         # What an earlier try left may be in another queue.
         queues = None if repeat else [lease.queue for lease in leases]
-        targets = [outcome_rules.ends_in(outcome) for outcome in outcomes if isinstance(outcome, Pass)]
+        targets = list(map(outcome_rules.ends_in, outcomes)) if Pass in map(type, outcomes) else ()
         return self._loop.decide_each([lease.id for lease in leases], decide, queues=queues, targets=targets)

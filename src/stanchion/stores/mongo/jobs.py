@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
+from operator import attrgetter
 
 from bson import ObjectId
 from pymongo import UpdateOne
@@ -24,6 +26,7 @@ from stanchion.stores.rules.capacity.shapes import needs
 from stanchion.stores.rules.lifecycle.jobs import Transition
 
 _PAGE = 200
+_TOLD = attrgetter("told")
 
 
 class _Noted(threading.local):
@@ -85,6 +88,8 @@ class Jobs:
         left = {change.seen.row.queue for change in changes if change.seen.row.state == JobState.RUNNING}
         settings = self.settings_of(left | kept)
         self._queues.make_for(change.row for change in changes if _comes(change))
+        for queue, _, _ in chain.from_iterable(map(_TOLD, changes)):
+            self._queues.make(queue)
         for change in changes:
             if change.row.payload != change.seen.row.payload:
                 refuse_large(change.row)

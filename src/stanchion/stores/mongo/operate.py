@@ -270,7 +270,7 @@ class Upkeep:
         return list(dict.fromkeys(behind))
 
 
-_SEEN = {"version": 1, "once": 1, "events.id": 1, "events.queue": 1, "events.what": 1}
+_SEEN = {"version": 1, "once": 1, **dict.fromkeys(("events.id", "events.queue", "events.what", "events.number"), 1)}
 
 
 def _ended_by(now: int, age: float) -> Document:

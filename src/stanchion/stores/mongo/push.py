@@ -14,6 +14,7 @@ its key was taken and finished with since, or (4) made due. After a death in bet
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from bson import ObjectId
 
@@ -21,7 +22,17 @@ from stanchion.errors import DuplicateKey
 from stanchion.stores.cas.entries import FollowUp
 from stanchion.stores.cas.jobs import Seen
 from stanchion.stores.cas.push import Stored, replace_work
-from stanchion.stores.mongo.client.documents import KEPT, Document, document_of, event, refuse_large, row_of, seen_in
+from stanchion.stores.mongo.client.documents import (
+    KEPT,
+    Document,
+    document_of,
+    event,
+    expiry,
+    refuse_large,
+    remainder,
+    row_of,
+    seen_in,
+)
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.queues import QueueDocuments
 from stanchion.stores.mongo.client.server import Access
@@ -32,6 +43,8 @@ from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob, Push
 from stanchion.stores.rules.lifecycle.jobs import created, key_held_since, refuse_duplicates
 
 _INSERTED_AT_ONCE = 1000
+_OF_STEPS = ("version", "events", "once")
+_FINISHED_AT = attrgetter("finished_at")
 
 Holders = dict[tuple[str, str | None], str]
 """The live job that has a key, by queue and key."""
@@ -127,14 +140,33 @@ class Push:
         """Store the jobs whose id and key are free; return their ids."""
         step = ObjectId()
         documents = [
-            {**document_of(row), **extra, "version": 0, "events": [event(step, row.queue, "pushed")]} for row in rows
+            {**document_of(row), **extra, "version": 0, "events": [event(step, row.queue, "pushed", row.items or 1)]}
+            for row in rows
         ]
+        if not {None}.issuperset(map(_FINISHED_AT, rows)):
+            documents = self._with_ends(rows, documents)
 
         def work(on: Place, _again: bool) -> set[str]:
             there = on.insert(on.jobs, documents)
             return {row.id for index, row in enumerate(rows) if index not in there}
 
         return self._server.call(work, calls.seconds_for(len(rows))) if rows else set()
+
+    def _with_ends(self, rows: Sequence[JobRow], documents: Sequence[Document]) -> list[Document]:
+        """Return the documents of new jobs of which some have finished; see `NewJob.dead_from`."""
+        settings = self._queues.settings_of({row.queue for row in rows})
+        stored: list[Document] = []
+        for row, document in zip(rows, documents, strict=True):
+            ttl = settings[row.queue].history_ttl
+            if row.finished_at is None:
+                stored.append(document)
+            elif ttl:
+                stored.append({**document, "expires_at": expiry(row.finished_at, ttl)})
+            else:
+                stored.append(
+                    {**{name: document[name] for name in _OF_STEPS if name in document}, **remainder(document)}
+                )
+        return stored
 
     def _meet(self, job: NewJob, row: JobRow, fresh: set[str], extra: Document) -> Pushed:
         """Return the push result of a job whose id or key is present."""

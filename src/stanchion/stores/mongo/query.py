@@ -123,8 +123,12 @@ def _behind(query: Query) -> list[Document]:
 
 
 def _holds(field: str, text: str) -> Document:
-    """Return an expression that tests whether a field contains a text; a regular expression is limited in length."""
-    return {"$gte": [{"$indexOfBytes": [f"${field}", {"$literal": text}]}, 0]}
+    """Return an expression that tests whether a field contains a text; a regular expression is limited in length.
+
+    A chunk contains none.
+    """
+    is_text = {"$eq": [{"$type": f"${field}"}, "string"]}
+    return {"$cond": [is_text, {"$gte": [{"$indexOfBytes": [f"${field}", {"$literal": text}]}, 0]}, False]}
 
 
 def _seen_in(state: JobState, of: Of, now: int) -> Document:

@@ -1,7 +1,8 @@
 """Queues as documents, and their counters.
 
-A step adds its counter event to the job's document, in the same update: `{id, queue, what}`, with an id per step.
-Events and steps thus always agree. Maintenance folds the events into the counts in the queue's document.
+A step adds its counter event to the job's document, in the same update: `{id, queue, what}`, with an id per step, and
+with the `number` of items of a chunk. A step that divides a chunk, or passes queues, adds several. Events and steps
+thus always agree. Maintenance folds the events into the counts in the queue's document.
 """
 
 from __future__ import annotations
@@ -183,7 +184,8 @@ def _events_of(on: Place, queues: Sequence[str]) -> dict[str, Counter[str]]:
     """Count the events of these queues by kind."""
     events: dict[str, Counter[str]] = {queue: Counter() for queue in queues}
     mine = {"$match": {"events.queue": {"$in": list(queues)}}}
-    each = {"$group": {"_id": {"queue": "$events.queue", "what": "$events.what"}, "count": {"$sum": 1}}}
+    number = {"$sum": {"$ifNull": ["$events.number", 1]}}
+    each = {"$group": {"_id": {"queue": "$events.queue", "what": "$events.what"}, "count": number}}
     stages = mine, {"$project": {"events": 1}}, {"$unwind": "$events"}, mine, each
     for one in on.documents(on.jobs, *stages) if queues else ():
         events[one["_id"]["queue"]][one["_id"]["what"]] = one["count"]
@@ -193,12 +195,12 @@ def _events_of(on: Place, queues: Sequence[str]) -> dict[str, Counter[str]]:
 def _events(on: Place, queue: str, folding: Iterable[Document]) -> Counter[str]:
     """Count the events of a queue by kind, except those that its counts already include."""
     listed = {(one["job"], event) for one in folding for event in one["events"]}
-    return Counter(
-        event["what"]
-        for job in on.jobs.find({"events.queue": queue}, {"events": 1})
-        for event in job["events"]
-        if event["queue"] == queue and (job["_id"], event["id"]) not in listed
-    )
+    totals: Counter[str] = Counter()
+    for job in on.jobs.find({"events.queue": queue}, {"events": 1}):
+        for event in job["events"]:
+            if event["queue"] == queue and (job["_id"], event["id"]) not in listed:
+                totals[event["what"]] += event.get("number", 1)
+    return totals
 
 
 def _net(events: Mapping[str, int]) -> Counter[str]:
@@ -264,7 +266,8 @@ def begin_fold(on: Place, found: Document, jobs: Iterable[Document]) -> Document
     totals: Counter[str] = Counter()
     for job in jobs:
         mine = [event for event in job["events"] if event["queue"] == queue]
-        totals.update(event["what"] for event in mine)
+        for event in mine:
+            totals[event["what"]] += event.get("number", 1)
         folding.append({"job": job["_id"], "events": [event["id"] for event in mine]})
     more = {f"counts.{what}": count for what, count in _net(totals).items()}
     begin = {"$set": {"folding": folding}, "$inc": {**more, "folds": 1}}

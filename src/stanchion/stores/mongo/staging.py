@@ -23,6 +23,8 @@ from stanchion.stores.records.values import ValueChange
 from stanchion.stores.rules.staging import KEPT_STAGED, WRITE_KIND, WRITES_KEPT, published_at
 
 _PAGE = 200
+_PAGE_BYTES = 8 << 20
+"""Bytes of chunks from which a page takes no further job: a reply of the server has up to twice as many."""
 
 
 class Stage:
@@ -88,7 +90,7 @@ class Stage:
         last = ""
         while page := self._page({"write": write, "attempt": attempt, "job": {"$gt": last}, "rows": None}):
             last = page[-1]["job"]
-            yield Piece(page[0]["job"], [job_in(one["text"]) for one in page])
+            yield Piece(page[0]["job"], [_staged_job(one) for one in page])
 
     def prepared(self, write: str, attempt: str) -> Iterator[Prepared]:
         """Yield the prepared jobs of an attempt, a portion at a time."""
@@ -101,7 +103,16 @@ class Stage:
             yield Prepared(one["queue"], one["jobs"], last, one["rows"])
 
     def _page(self, wanted: Document, limit: int = _PAGE) -> list[Document]:
-        return self._server.call(lambda on, _again: list(on.stage.find(wanted).sort("job", 1).limit(limit)))
+        def work(on: Place, _again: bool) -> list[Document]:
+            page, size = list[Document](), 0
+            for one in on.stage.find(wanted).sort("job", 1).limit(limit):
+                page.append(one)
+                size += len(one.get("payload", ""))
+                if size > _PAGE_BYTES:
+                    break
+            return page
+
+        return self._server.call(work)
 
     def drop_piece(self, begun: Begun, attempt: str, piece: Piece) -> None:
         """Delete a pushed piece, and record that the publication continues."""
@@ -228,7 +239,15 @@ class Publications:
 
 
 def _staged(write: str, attempt: str, job: NewJob) -> Document:
-    return {**_place(write, attempt, job.id), "strict": is_strict(job), "text": job_text(job)}
+    document = {**_place(write, attempt, job.id), "strict": is_strict(job)}
+    if isinstance(job.payload, bytes):
+        return {**document, "text": job_text(job._replace(payload="")), "payload": job.payload}
+    return {**document, "text": job_text(job)}
+
+
+def _staged_job(document: Document) -> NewJob:
+    job = job_in(document["text"])
+    return job._replace(payload=document["payload"]) if "payload" in document else job
 
 
 def _portion(write: str, attempt: str, prepared: Prepared) -> Document:

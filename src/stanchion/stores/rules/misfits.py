@@ -13,6 +13,7 @@ from operator import contains, itemgetter
 from types import NoneType
 from typing import Any, Final, get_args, get_type_hints
 
+from stanchion.core.values.framing import as_text
 from stanchion.stores.fields.jobs import FIELDS, Kind
 from stanchion.stores.records.jobs import QUEUED, UNLANED, JobRow, JobState
 from stanchion.stores.rules.undeliverable import OfWrongTypes
@@ -54,7 +55,8 @@ class RowTypes:
         `mended`: rewritten fields. Unless it is `whole`, fields may be missing. `columns`: number of columns read.
         """
         types = tuple(map(type, row[:columns]))
-        fits = types in self._known or all(map(contains, self._types.values(), types))
+        unframed = whole and type(row.payload) is bytes and row.items is None
+        fits = types in self._known or (not unframed and all(map(contains, self._types.values(), types)))
         if fits and not mended and row.state in _STATES and are_small(_small_of(row)):
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
@@ -65,7 +67,7 @@ class RowTypes:
         for name, value in zip(JobRow._fields[:columns], row, strict=False):
             if value is None and not whole:
                 continue
-            if type(value) in self._types[name] and _is_possible(name, value):
+            if type(value) in self._types[name] and _is_possible(name, value) and not (unframed and name == "payload"):
                 continue
             if isinstance(value, float) and value.is_integer() and int in self._types[name]:
                 values[name] = int(value)  # a driver that knows only such numbers
@@ -73,7 +75,7 @@ class RowTypes:
             wrong[name] = None
             values[name] = self._instead(name, value)
         if wrong:
-            values["payload"] = OfWrongTypes(values.get("payload", row.payload) or "null", wrong)
+            values["payload"] = OfWrongTypes(as_text(values.get("payload", row.payload) or "null"), wrong)
         return row._replace(**values) if values else row
 
     def fitted_columns(self, names: Sequence[str], rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from stanchion.core.checks import MAX_NAME, brief, whole
 from stanchion.core.ids import ID
+from stanchion.core.values.framing import as_text
 from stanchion.errors import InvalidInput
 from stanchion.stores.fields.jobs import COMPARED, DEATH
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState
@@ -85,7 +86,7 @@ def met(row: JobRow, query: Query, now: int) -> bool:
         return False
     if query.order == "due" and row.state != QUEUED:
         return False
-    if query.text is not None and query.text not in row.payload and query.text not in (row.errors or ""):
+    if query.text is not None and query.text not in as_text(row.payload) and query.text not in (row.errors or ""):
         return False
     return all(_meets(row, condition, now) for condition in query.where)
 

@@ -39,6 +39,7 @@ from stanchion.stores.records.claims import LOWEST_RANK, Claim, Claimed
 from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState
 from stanchion.stores.records.outcomes import Rollback
 from stanchion.stores.rules.capacity.slots import LEAST_GRANTED, order_slot
+from stanchion.stores.rules.lifecycle.jobs import items_of_all
 
 _LANE_MAX = 1 << 30
 
@@ -112,9 +113,9 @@ class DueJobs:
             ids = self._next(claim, state, claim.limit) or []
         allowed = 0 if claim.is_late(state.now) else self._locks.allowed(lock)
         rows = self._take(claim, state, ids, allowed)
-        in_limits = self._locks.release(lock, len(rows), _offset(claim, state, rows))
+        in_limits = self._locks.release(lock, rows, _offset(claim, state, rows))
         used_up = len(rows) == lock.starts < claim.limit
-        return Obtained(rows, state, lock.next_in(len(rows)) if used_up else None, in_limits)
+        return Obtained(rows, state, lock.next_in(items_of_all(rows)) if used_up else None, in_limits)
 
     def _obtain_in_order(self, claim: Claim, state: QueueState) -> Obtained:
         """Reserve the head of an ordered queue, or else the next job, which becomes the head.
@@ -141,7 +142,7 @@ class DueJobs:
                 retry_in = (head["run_at"] - state.now) / SECOND
             elif head["state"] == QUEUED and _within(claim, head["lane"]) and _names(claim, head["_id"]):
                 rows = self._reservations.take(claim, state, [head["_id"]])
-        in_limits = self._locks.release(lock, len(rows), _offset(claim, state, rows))
+        in_limits = self._locks.release(lock, rows, _offset(claim, state, rows))
         return Obtained(rows, state, retry_in, in_limits)
 
     def _head(self, state: QueueState) -> Document | None:

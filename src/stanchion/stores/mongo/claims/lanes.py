@@ -30,9 +30,10 @@ from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.queues import settings_in
 from stanchion.stores.mongo.client.server import ARMS, Access, across
 from stanchion.stores.records import calls
-from stanchion.stores.records.jobs import SECOND, JobState
+from stanchion.stores.records.jobs import SECOND, JobRow, JobState
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.capacity.rate_limit import Bucket
+from stanchion.stores.rules.lifecycle.jobs import items_of_all
 from stanchion.stores.rules.set_back import is_ahead
 
 _LANES_READ_MIN = 4
@@ -110,7 +111,7 @@ class ClaimLock(NamedTuple):
     """The bucket before these starts were taken."""
 
     def next_in(self, started: int) -> float | None:
-        """Return the seconds until the rate may allow one more start, after this many."""
+        """Return the seconds until the rate may allow one more start, after this many items."""
         return None if self.bucket is None else self.bucket.spent(started).next_in
 
 
@@ -166,12 +167,14 @@ class ClaimLocks:
         """Store the head of an ordered queue, unless another claimer has the lock by now."""
         self._change_queue({"_id": lock.state.settings.name, "claim_lock.id": lock.lock_id}, {"$set": {"head": job}})
 
-    def release(self, lock: ClaimLock, started: int, offset: Document) -> bool:
-        """Release the lock, and store the round-robin offset; False if another claimer has it by now."""
+    def release(self, lock: ClaimLock, started: Sequence[JobRow], offset: Document) -> bool:
+        """Release the lock, pay for the items of jobs, store the round-robin offset; False if another claimer has it
+        by now.
+        """
         queue, lock_id = lock.state.settings.name, lock.lock_id
         ended: Document = {"ended": lock_id, **offset}
         if lock.bucket is not None:
-            ended["bucket"] = _stored(lock.bucket.spent(started))
+            ended["bucket"] = _stored(lock.bucket.spent(items_of_all(started)))
 
         def work(on: Place, again: bool) -> bool:
             mine = {"_id": queue, "claim_lock.id": lock_id}

@@ -20,6 +20,10 @@ from stanchion.stores.rules.lifecycle.claims import in_claim_order
 
 _CLAIMED: Final[Document] = {UNCLAIMED: 0}
 """All fields of a job, without the ones that no worker needs."""
+_OF_ONE_ITEM: Final[Document] = {"items": None}
+_CHUNK: Final[Document] = {"items": {"$exists": True}}
+Update = tuple[Document, Document | list[Document]]
+"""A filter, and an update of the jobs that meet it."""
 
 
 class Reservations:
@@ -35,16 +39,21 @@ class Reservations:
         due = {"queue": claim.queue, "state": QUEUED, "run_at": {"$lte": state.now}}
         mine = {"_id": {"$in": ids}, "token": claim.token, "started_at": state.now}
         places = {job: place for place, job in enumerate(ids)}
-        updates = [({"_id": {"$in": some}, **due}, _reserving(one, state)) for one, some in _by_worker(claim, ids)]
+        updates: list[Update] = [
+            ({"_id": {"$in": some}, **due}, _reserving(one, state)) for one, some in _by_worker(claim, ids)
+        ]
+        for such, update in updates:
+            if "$push" in update:
+                such |= _OF_ONE_ITEM
 
         def work(on: Place, again: bool) -> list[JobRow]:
             try:
-                taken = _updated(on, updates)
+                taken = _updated(on, updates, len(ids))
             except OperationFailure as error:
                 if not is_misfit(error):
                     raise
                 mend(on, ids)  # jobs updated before that one have the token already
-                taken = _updated(on, updates) or 1
+                taken = _updated(on, updates, len(ids)) or 1
             found = on.jobs.find(mine, _CLAIMED) if taken or again else ()
             return sorted((row_of(one, whole=True) for one in found), key=lambda row: places[row.id])
 
@@ -66,11 +75,35 @@ class Reservations:
         )
 
 
-def _updated(on: Place, updates: list[tuple[Document, Document]]) -> int:
-    """Carry updates out; return the number of jobs that they matched."""
-    if len(updates) == 1:
-        return on.jobs.update_many(*updates[0]).matched_count
-    return on.jobs.bulk_write([UpdateMany(*one) for one in updates], ordered=False).matched_count
+def _updated(on: Place, updates: list[Update], jobs: int) -> int:
+    """Carry updates out; return the number of jobs that they matched. `jobs`: the number that they name.
+
+    Those of one item come first. The others are chunks, or another claim has got them.
+    """
+    found = (
+        on.jobs.update_many(*updates[0]).matched_count
+        if len(updates) == 1
+        else on.jobs.bulk_write([UpdateMany(*one) for one in updates], ordered=False).matched_count
+    )
+    if found == jobs:
+        return found
+    chunks: list[Update] = [
+        ({**such, **_CHUNK}, _with_items(update))
+        for such, update in updates
+        if isinstance(update, dict) and "$push" in update
+    ]
+    return found + _updated(on, chunks, 0) if chunks else found
+
+
+def _with_items(update: Document) -> list[Document]:
+    """Return an update that reserves chunks, each of which counts its items: their number is in the document."""
+    changes: Document = {name: {"$literal": value} for name, value in update["$set"].items()}
+    for name, more in update["$inc"].items():
+        changes[name] = {"$add": [{"$ifNull": [f"${name}", 0]}, more]}
+    reserved = {name: {"$literal": value} for name, value in update["$push"]["events"].items()}
+    reserved["number"] = {"$cond": [{"$in": [{"$type": "$items"}, ["int", "long"]]}, "$items", 1]}
+    changes["events"] = {"$concatArrays": [{"$ifNull": ["$events", []]}, [reserved]]}
+    return [{"$set": changes}, {"$unset": list(update["$unset"])}]
 
 
 def _by_worker(claim: Claim, ids: list[str]) -> list[tuple[Claim, list[str]]]:

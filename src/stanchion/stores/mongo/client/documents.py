@@ -1,14 +1,14 @@
 """A job as a document.
 
-The fields are those of JobRow, the id as `_id`; None and False are left out. The three fields of the slot that a job
-waits for are one, `waits_for`, the text of `cas.entries`. Further fields:
+The fields are those of JobRow, the id as `_id`; None and False are left out. The contents of chunks are binary. The
+three fields of the slot that a job waits for are one, `waits_for`, the text of `cas.entries`. Further fields:
 
     version     number of changes; a step names the version that it has read
     stamp       of the last step by compare-and-set; after a lost reply, a step recognises its own work by it
     live        true until the job has finished: the index of queued jobs holds only live ones
     unique      the key while the job is live; covered by the unique index
     held_by     the worker, while it holds the job by its heartbeats
-    events      counter events that are not yet folded into the counts of their queues
+    events      counter events that are not yet folded into the counts of their queues; with a number if not of one item
     outbox      outbox entries of its steps: work on slots and flows that is not applied yet
     once        when it was stored, if another process may store it again after its end to complete a dead one's work
     gone        true if the job has finished in a queue without history, or was deleted: only its events and
@@ -32,7 +32,7 @@ from bson.datetime_ms import DatetimeMS
 from stanchion.errors import InvalidInput
 from stanchion.stores.cas.entries import key_of, slot_of
 from stanchion.stores.cas.jobs import Change, Seen
-from stanchion.stores.fields.jobs import DEATH, HOLDS, LIVE, TIES, WAITS, Kind
+from stanchion.stores.fields.jobs import DEATH, HOLDS, LIMITS, LIVE, WAITS, Kind
 from stanchion.stores.fields.jobs import FIELDS as TABLE
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.rules.capacity.slots import uses_slots, waits_at
@@ -60,7 +60,7 @@ COUNTED: Document = {"events.queue": {"$exists": False}}
 """Filter for jobs whose events are folded."""
 FREE: Document = {"outbox.key": {"$exists": False}}
 """Filter for jobs without outbox entries."""
-PLAIN: Document = dict.fromkeys(TIES)
+PLAIN: Document = dict.fromkeys((*LIMITS, "flow_node"))
 """Filter for jobs whose steps have no consequences for others."""
 
 NUMBER: Document = {"$type": "number", "$not": {"$type": "array"}}
@@ -102,10 +102,10 @@ def document_of(row: JobRow) -> Document:
 
 def refuse_large(row: JobRow) -> None:
     """Raise InvalidInput for a job without room for later additions."""
-    texts = list(filter(None, _contents(row)))
-    if 4 * sum(map(len, texts)) <= MAX_CONTENT:
+    contents = list(filter(None, _contents(row)))
+    if 4 * sum(map(len, contents)) <= MAX_CONTENT:
         return
-    size = sum(len(text.encode()) for text in texts)
+    size = sum(len(one.encode() if isinstance(one, str) else one) for one in contents)
     if size > MAX_CONTENT:
         raise InvalidInput(
             f"payload and headers take {size:,} bytes, more than the limit of {MAX_CONTENT:,} on MongoDB, where a job "
@@ -182,7 +182,7 @@ def unwanted(now: int) -> Document:
 
 def difference(change: Change, stamp: ObjectId, history_ttl: float) -> Document:
     """Return the update that makes a change; the counter is a lone minus if nothing was counted before."""
-    (before, *_), after, counted, entry = change
+    (before, *_), after, counted, entry, told = change
     old, new = document_of(before), document_of(after)
     if after.finished_at is not None and not history_ttl:
         new = remainder(new)
@@ -198,7 +198,9 @@ def difference(change: Change, stamp: ObjectId, history_ttl: float) -> Document:
     if gone:
         update["$unset"] = gone
     pushes: Document = {}
-    if counted not in (None, "-"):
+    if told or before.items is not None:
+        pushes["events"] = {"$each": [event(stamp, *tally) for tally in change.tallies()]}
+    elif counted not in (None, "-"):
         pushes["events"] = event(stamp, before.queue, counted)
     if entry is not None:
         pushes["outbox"] = {"key": entry.key, "written_at": entry.written_at, "queue": entry.queue, "text": entry.text}
@@ -212,9 +214,10 @@ def remainder(document: Document) -> Document:
     return {name: value for name, value in document.items() if name in _REMAINS} | {"gone": True}
 
 
-def event(step: ObjectId, queue: str, what: str) -> Document:
-    """Return the counter event of a step; a leading minus takes back an earlier one."""
-    return {"id": step, "queue": queue, "what": what}
+def event(step: ObjectId, queue: str, what: str, number: int = 1) -> Document:
+    """Return the counter event of a step, of a number of items; a leading minus takes back an earlier one."""
+    one = {"id": step, "queue": queue, "what": what}
+    return one if number == 1 else {**one, "number": number}
 
 
 def expiry(finished_at: int, history_ttl: float) -> DatetimeMS:

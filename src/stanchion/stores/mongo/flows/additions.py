@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 
 from bson import ObjectId
 
+from stanchion.core.values.framing import as_text
+from stanchion.stores.cas.entries import new_job_in
 from stanchion.stores.cas.push import unrefused
 from stanchion.stores.mongo.client.documents import Document
 from stanchion.stores.mongo.client.place import Place
@@ -54,8 +56,8 @@ class Additions:
                     "batch": batch,
                     "once": once,
                     "written_at": written_at,
-                    "jobs": json.dumps(placed),
-                    "opens": json.dumps(more.opens),
+                    "jobs": jobs_text(placed),
+                    "opens": json.dumps(more.opens, default=as_text),
                 }
                 update: Document = {"$inc": {"size": len(placed), "version": 1}}
                 if not self._server.in_transaction:
@@ -72,7 +74,7 @@ class Additions:
     def complete(self, node: str, added: Document, open_inside: Open) -> None:
         """Store the jobs of a recorded addition, and that it was made."""
         nodes, inside = json.loads(added["opens"])
-        opened = [NewJob(*one) for one in inside]
+        opened = [new_job_in(one) for one in inside]
         self._pushes.push_once([("", [unrefused(job) for job in jobs_in(added)])])
         if nodes or opened:
             open_inside([FlowNode(*one) for one in nodes], [unrefused(job) for job in opened])
@@ -90,7 +92,12 @@ class Additions:
 
 def jobs_in(adding: Document) -> list[NewJob]:
     """Return the members of a recorded addition."""
-    return [NewJob(*one) for one in json.loads(adding["jobs"])]
+    return [new_job_in(one) for one in json.loads(adding["jobs"])]
+
+
+def jobs_text(jobs: Sequence[NewJob]) -> str:
+    """Return the text of the members of an addition."""
+    return json.dumps(jobs, default=as_text)
 
 
 def _id(node: str, once: str) -> str:

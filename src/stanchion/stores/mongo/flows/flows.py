@@ -11,7 +11,6 @@ In a caller's transaction all of this is one step.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 
 from bson import ObjectId
@@ -22,7 +21,7 @@ from stanchion.stores.cas.flows import Flows
 from stanchion.stores.mongo.client.documents import Document, overdue, up_to
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import Access
-from stanchion.stores.mongo.flows.additions import Additions, jobs_in
+from stanchion.stores.mongo.flows.additions import Additions, jobs_in, jobs_text
 from stanchion.stores.mongo.flows.ends import FlowEnds, node_document, node_in
 from stanchion.stores.records.flows import ExtendFlow, FlowNode, NodeState
 from stanchion.stores.records.jobs import SECOND, JobState, NewJob
@@ -134,7 +133,7 @@ class FlowNodes:
                 placed = flows.placed(fresh, found["size"])
                 update: Document = {"$inc": {"size": len(fresh), "version": 1}}
                 if not self._server.in_transaction:
-                    update["$push"] = {"adding": {"batch": batch, "written_at": written_at, "jobs": json.dumps(placed)}}
+                    update["$push"] = {"adding": {"batch": batch, "written_at": written_at, "jobs": jobs_text(placed)}}
                 seen = {"_id": node, "version": found["version"]}
                 if on.nodes.update_one(seen, update, session=on.session).matched_count:
                     return known + placed, [*batches, batch]

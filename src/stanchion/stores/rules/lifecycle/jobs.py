@@ -59,8 +59,8 @@ _chosen: Final = attrgetter(*CHOSEN)
 
 def items_of_all(rows: Collection[JobRow]) -> int:
     """Return the number of items that jobs stand for."""
-    chunks: list[int] = [items for items in map(_items, rows) if items is not None]
-    return len(rows) - len(chunks) + sum(chunks)
+    items: list[int | None] = list(map(_items, rows))
+    return items.count(None) + sum(filter(None, items))
 
 
 _items: Final = attrgetter("items")
@@ -71,15 +71,12 @@ def created(job: NewJob, now: int) -> JobRow:
     waits = job.waits_kind is not None
     by_rule = JobState.WAITING.value if waits else QUEUED, job.priority, due_at(job, now), now, now if waits else None
     row = _new(JobRow, _as_created((*job, *by_rule, *_NONE_YET)))
-    return _part(row, now) if is_part(job) else row
-
-
-def is_part(job: NewJob) -> bool:
-    """Return True if a new job carries a chunk, or comes from one with the failures of its items."""
-    return isinstance(job.payload, bytes) or bool(job.attempts) or job.dead_from is not None
+    # Here, without a call for each new job.
+    return _part(row, now) if isinstance(job.payload, bytes) or job.attempts or job.dead_from is not None else row
 
 
 def _part(row: JobRow, now: int) -> JobRow:
+    """Return the row of a job that carries a chunk, or comes from one with the failures of its items."""
     part = row._replace(items=items_in(row.payload), failures=row.attempts)
     if part.dead_from is None:
         return part

@@ -71,7 +71,7 @@ def ends_in(outcome: Outcome) -> str:
 def settled(row: JobRow, outcome: Ending, queue: QueueSettings, now: int) -> Transition:
     """Apply the outcome of a reservation that is in force. `queue`: the settings of `ends_in`."""
     match outcome:
-        case Commit() | Continue() if opens_jobs(outcome) and row.cancel_requested:
+        case Commit() | Continue() if row.cancel_requested and opens_jobs(outcome):
             return Transition(_cancelled(row, "", now), "cancelled")
         case Commit(result=result, payload=payload):
             done = _finished(with_payload(row, payload), JobState.DONE, now)
