@@ -13,7 +13,7 @@ from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import ORDER, Slot
 from stanchion.stores.redis.client.layout import FIELD
 from stanchion.stores.redis.client.places import Places
-from stanchion.stores.redis.client.rows import STATE_FIELDS, body_text, rev_of, seen_in, state_text
+from stanchion.stores.redis.client.rows import ROW, STATE_FIELDS, body_text, rev_of, seen_in, state_text
 from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.client.settings import settings_in
 from stanchion.stores.rules.expiry import expiry_of
@@ -112,33 +112,42 @@ class Jobs:
 
     def _change_in(self, queue: str, changes: Sequence[Change]) -> tuple[list[Result], bool]:
         arguments: list[str] = []
-        elsewhere = {change.row.queue for change in changes} - {queue}
+        counts = [_counts(change) for change in changes]
+        elsewhere = {change.row.queue for change in changes}.union(*counts) - {queue}
         cluster = self.server.address.cluster
         for target in elsewhere:
             self.places.list_queue(target)
-        self.announce(after for (before, *_), after, _, _ in changes if _found_by(before) != _found_by(after))
-        self.list_expiring(after for (before, *_), after, _, _ in changes if before.expires != after.expires)
-        for (before, version, _), after, counted, entry in changes:
-            away = after.queue if after.queue != queue else ""
+        self.announce(after for (before, *_), after, *_ in changes if _found_by(before) != _found_by(after))
+        self.list_expiring(after for (before, *_), after, *_ in changes if before.expires != after.expires)
+        leaving: dict[str, list[str]] = {}
+        for ((before, version, _), after, step, entry, _), counted in zip(changes, counts, strict=True):
+            away, rev = after.queue if after.queue != queue else "", rev_of(version) + 1
+            others = [other for other in counted if other != queue]
+            leaving[before.id] = [before.id, *(f"{before.id}:{rev}:{other}" for other in others)]
             arguments += (
                 before.id,
                 version,
-                state_text(after, rev_of(version) + 1),
+                state_text(after, rev),
                 "" if body_text(before) == body_text(after) else body_text(after),
                 "" if (before.past_waits, before.queue) == (after.past_waits, after.queue) else after.past_waits or "",
-                counted or "",
+                step or "",
+                counted.get(queue, ""),
                 self.server.keys.queue(away) if away else "",
                 away if cluster else "",
+                ROW.join(
+                    FIELD.join((self.server.keys.queue(other), other if cluster else "", counted[other]))
+                    for other in others
+                ),
                 *entry_texts(entry),
             )
         key = self.server.keys.queue(queue)
         answers, again = self.server.call(lambda again: (self.server.run("change", key, *arguments), again))
         found = [_RESULTS[answer] for answer in answers]
-        done = [change.row.id for change, result in zip(changes, found, strict=True) if result is Result.DONE]
         for change in changes:
             self.places.remember(change.row.queue, [change.row.id])
         if elsewhere and cluster:
-            self.deliver(queue, done)
+            done = [change.row.id for change, result in zip(changes, found, strict=True) if result is Result.DONE]
+            self.deliver(queue, [name for job in done for name in leaving[job]])
         return found, again
 
     def announce(self, jobs: Iterable[JobRow | NewJob]) -> None:
@@ -166,7 +175,7 @@ class Jobs:
                 self.server.command("ZADD", self.server.keys.queue(row.queue) + "overdue", expiry_of(row), row.id)
 
     def deliver(self, queue: str, ids: Sequence[str] | None = None) -> set[str]:
-        """Deliver jobs that are leaving the queue; return their target queues. `ids` None: all that are leaving.
+        """Deliver jobs and counters that are leaving the queue; return their target queues. `ids` None: all.
 
         A job leaves in one atomic step and arrives in another, on another node of a cluster. Any process that finds a
         job in transit delivers it: (1) it left, (2) it arrives, and the target queue stores an idempotency key, (3) the
@@ -181,12 +190,15 @@ class Jobs:
         for text in self.server.command(*read):
             if text is None:
                 continue
-            target, job_id, *rest = text.decode().split(FIELD)
+            target, name, *rest = text.decode().split(FIELD)
             targets.add(target)
             self.places.list_queue(target)
-            self.script("arrive", target, job_id, FIELD.join(rest[:STATE_FIELDS]), FIELD.join(rest[STATE_FIELDS:]))
-            self.script("left", queue, job_id, text)
-            self.places.remember(target, [job_id])
+            if len(rest) == 1:
+                self.script("count", target, name, *rest)
+            else:
+                self.script("arrive", target, name, FIELD.join(rest[:STATE_FIELDS]), FIELD.join(rest[STATE_FIELDS:]))
+                self.places.remember(target, [name])
+            self.script("left", queue, name, text)
         return targets
 
     # -- the outbox
@@ -205,6 +217,14 @@ class Jobs:
         by_queue = grouped(entries, lambda entry: entry.queue).items()
         outboxes = ((self.server.keys.queue(queue) + "outbox", its) for queue, its in by_queue)
         self.server.all([Call(("HDEL", outbox, *(entry.key for entry in its))) for outbox, its in outboxes])
+
+
+def _counts(change: Change) -> dict[str, str]:
+    """Return what a change adds to the counters of queues, as the scripts take it, by queue."""
+    found: dict[str, list[str]] = {}
+    for queue, event, items in change.tallies():
+        found.setdefault(queue, []).append(f"{event} {items}")
+    return {queue: " ".join(texts) for queue, texts in found.items()}
 
 
 def _found_by(row: JobRow) -> tuple[str | Slot | None, ...]:

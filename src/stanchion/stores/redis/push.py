@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ from stanchion.stores.redis.client.layout import FIELD, STATE
 from stanchion.stores.redis.client.rows import new_text
 from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.jobs import SCRIPT_JOBS_MAX, Jobs
-from stanchion.stores.rules.lifecycle.jobs import due_at, refuse_duplicates
+from stanchion.stores.rules.lifecycle.jobs import due_at, is_part, refuse_duplicates
 
 T = TypeVar("T")
 
@@ -71,7 +72,7 @@ class Pushes:
             self._jobs.announce(group)
         found = server.together(
             [
-                server.script("push", server.keys.queue(queue), "", *map(new_text, group))
+                server.script("push", server.keys.queue(queue), *self._given(group, repeat("")))
                 for queue, group in groups.items()
             ]
         )
@@ -93,29 +94,38 @@ class Pushes:
 
     def _push_keyed(self, queue: str, keyed: Sequence[tuple[NewJob, str]]) -> None:
         jobs = [job for job, _ in keyed]
-        _, met = self._store(queue, jobs, [new_text(job, key) for job, key in keyed])
+        _, met = self._store(queue, jobs, (key for _, key in keyed))
         for number, what, holder, _ in met:
             if what == b"taken" and jobs[number].on_duplicate == "replace":
                 self._replace(jobs[number], holder.decode())
 
     def _store(
-        self, queue: str, jobs: Sequence[NewJob], texts: Sequence[str], as_of: int | None = None
+        self, queue: str, jobs: Sequence[NewJob], once: Iterable[str], as_of: int | None = None
     ) -> tuple[int, Iterable[Sequence[Any]]]:
-        """Return the clock, and the jobs that were not stored, in the form of the script `push`."""
+        """Return when the jobs count as enqueued, and the jobs that were not stored, in the form of the script `push`.
+
+        `once`: the idempotency key of each, or "".
+        """
         self._jobs.places.list_queue(queue)
         self._jobs.announce(jobs)
-        answer = self._jobs.script("push", queue, "" if as_of is None else as_of, *texts)
-        return self._stored(queue, jobs, answer)
+        return self._stored(queue, jobs, self._jobs.script("push", queue, *self._given(jobs, once, as_of)))
+
+    def _given(self, jobs: Sequence[NewJob], once: Iterable[str], as_of: int | None = None) -> Iterator[object]:
+        """Yield the arguments of the script `push`."""
+        if as_of is None and any(map(is_part, jobs)):
+            as_of = self._jobs.now()
+        yield "" if as_of is None else as_of
+        yield from map(new_text, jobs, once, repeat(as_of or 0))
 
     def _stored(self, queue: str, jobs: Sequence[NewJob], answer: Any) -> tuple[int, Iterable[Sequence[Any]]]:
-        clock, made, met = answer
+        enqueued_at, made, met = answer
         if made:
             self._jobs.places.list_queue(queue, again=True)
         self._jobs.places.remember(queue, (job.id for job in jobs))
-        return int(clock), chunks(met, 4)
+        return int(enqueued_at), chunks(met, 4)
 
     def _push_in(self, queue: str, jobs: Sequence[NewJob], answers: _Answers, as_of: int | None = None) -> None:
-        self._answer(queue, jobs, *self._store(queue, jobs, [new_text(job) for job in jobs], as_of), answers)
+        self._answer(queue, jobs, *self._store(queue, jobs, repeat(""), as_of), answers)
 
     def _answer(
         self,

@@ -18,6 +18,7 @@ from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.client.settings import settings_in, stored_setting
 from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.rules.lifecycle import outcomes as outcome_rules
+from stanchion.stores.rules.lifecycle.jobs import items_of_all
 from stanchion.stores.rules.upkeep import Expiring, Use
 
 _AT_ONCE = 500
@@ -68,7 +69,7 @@ class Queues:
 
     def drop_queue(self, queue: str) -> int:
         """Delete the queue with its live jobs, history and counts; return the number of live jobs."""
-        ended = self._end_bound(queue)
+        ended = len(self._end_bound(queue))
         jobs = self._jobs.script("delete", queue)
         self._jobs.places.unlist_queue(queue)
         return ended + int(jobs)
@@ -138,33 +139,33 @@ class Queues:
             seen = Use(sum(one.events for one in self._expiring_of([queue])), recorded.at)
             if self._runs(queue) or seen != recorded:
                 return
-            ended = self._end_bound(queue, recorded.at)
+            ended = items_of_all(self._end_bound(queue, recorded.at))
         if self._jobs.script("remove", queue, recorded.events, recorded.at, ended, "1" if with_jobs else ""):
             self._jobs.places.unlist_queue(queue)
 
     def _runs(self, queue: str) -> bool:
         return bool(self._server.command("ZCARD", self._keys.queue(queue) + "running"))
 
-    def _end_bound(self, queue: str, before: int | None = None) -> int:
-        """Cancel the jobs that use slots or belong to flows, with all consequences; return their number.
+    def _end_bound(self, queue: str, before: int | None = None) -> list[JobRow]:
+        """Cancel the jobs that use slots, belong to flows or are chunks, with all consequences; return them.
 
         `before`: only jobs stored by then that do not run.
         """
 
-        def decide(_index: int, row: JobRow | None, facts: Facts) -> Decision[bool]:
+        def decide(_index: int, row: JobRow | None, facts: Facts) -> Decision[JobRow | None]:
             if row is None or row.queue != queue or row.finished_at is not None:
-                return Decision(False)
+                return Decision(None)
             if before is not None and (row.enqueued_at > before or row.state == JobState.RUNNING):
-                return Decision(False)
+                return Decision(None)
             step = outcome_rules.settled(row, Abandon(row.lease), facts.settings[queue], facts.now)
-            return Decision(True, step.row, step.counted)
+            return Decision(row, step.row, step.counted)
 
-        ended, cursor = 0, b"0"
+        ended, cursor = list[JobRow](), b"0"
         while True:
             cursor, found = self._server.command("HSCAN", self._keys.queue(queue) + "live", cursor, "COUNT", _LOOKED_AT)
             bound = [job_id.decode() for job_id, state in found.items() if is_bound(state.decode())]
             self._jobs.places.remember(queue, bound)
-            ended += sum(self._loop.decide_each(bound, decide))
+            ended += [row for row in self._loop.decide_each(bound, decide) if row is not None]
             if int(cursor) == 0:
                 break
         self._follow_up(self._jobs.entries_of(queue))

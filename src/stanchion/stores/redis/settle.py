@@ -8,6 +8,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TypeGuard
 
+from stanchion.core.values.framing import as_text
 from stanchion.stores.cas import settle as cas
 from stanchion.stores.cas.chunks import chunks
 from stanchion.stores.records.jobs import JobState
@@ -55,7 +56,7 @@ class Outcomes:
 
     def _commit_in(self, queue: str, commits: Sequence[Commit]) -> list[int]:
         leases = [text for commit in commits for text in commit.lease[1:]]
-        results = [commit.result or "" for commit in commits]
+        results = [as_text(commit.result) if commit.result else "" for commit in commits]
         server = self._jobs.server
 
         def run(again: bool) -> list[int]:
@@ -70,7 +71,7 @@ class Outcomes:
         return server.call(run)
 
 
-_PAYLOAD, _JOBS = attrgetter("payload"), attrgetter("jobs")
+_PAYLOAD, _DIVISION = attrgetter("payload"), attrgetter("jobs", "tallies")
 
 
 def _are_plain(outcomes: Sequence[Outcome]) -> TypeGuard[Sequence[Commit]]:
@@ -78,7 +79,7 @@ def _are_plain(outcomes: Sequence[Outcome]) -> TypeGuard[Sequence[Commit]]:
     return (
         {Commit}.issuperset(map(type, outcomes))
         and {None}.issuperset(map(_PAYLOAD, outcomes))
-        and not any(map(_JOBS, outcomes))
+        and {((), ())}.issuperset(map(_DIVISION, outcomes))
     )
 
 

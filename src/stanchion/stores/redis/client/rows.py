@@ -14,7 +14,7 @@ from stanchion.stores.fields.jobs import HOLDS
 from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
 from stanchion.stores.redis.client.layout import FIELD, STATE, read_row, write_body, write_new_body, write_state
 from stanchion.stores.rules.capacity.slots import slots_of, uses_slots
-from stanchion.stores.rules.lifecycle.jobs import due_at
+from stanchion.stores.rules.lifecycle.jobs import created, due_at, is_part
 
 ROW: Final = "\x1e"
 WAITS: Final = "\x1d"
@@ -32,10 +32,11 @@ def state_text(row: JobRow, rev: int) -> str:
 def _bound(job: JobRow | NewJob) -> str:
     """Return a text for a job whose steps have consequences for others, '' otherwise: the first slot it takes.
 
-    "1": the job is only a member of a flow node. "2": it has only a rate, or holds its order key or a semaphore.
+    "1": the job is only a member of a flow node, or a chunk, whose items are counted. "2": it has only a rate, or holds
+    its order key or a semaphore.
     """
     if not uses_slots(job):
-        return "1" if job.flow_node else ""
+        return "1" if job.flow_node or isinstance(job.payload, bytes) else ""
     # A job with a hold token does not wait first for its first slot.
     holds = isinstance(job, JobRow) and any(_holds(job))
     return "2" if holds else next(map(key_of, slots_of(job)), "2")
@@ -62,16 +63,22 @@ def whole_body(row: JobRow) -> str:
     return body_text(row) if row.past_waits is None else f"{body_text(row)}{WAITS}{row.past_waits}"
 
 
-def new_text(job: NewJob, once: str = "") -> str:
-    """Return a new job as the script `push` takes it; jobs with one idempotency key `once` are stored in one call."""
+def new_text(job: NewJob, once: str, now: int) -> str:
+    """Return a new job as the script `push` takes it; jobs with one idempotency key `once` are stored in one call.
+
+    `now`: the store's clock, with which the row of a part of a chunk is made here.
+    """
     due = due_at(job, 0)  # a delay counts from the time when the script runs
     run_at, delay = (str(due), "") if job.run_at is not None else ("", str(due))
-    key, waits_for, order_key = job.key or "", _waits(job), job.order_key or ""
+    key, waits_for, order_key = job.key or "", "" if job.waits_kind is None else _waits(job), job.order_key or ""
     place = (str(job.priority), str(job.lane), run_at, delay)
     ttl = "" if job.key_ttl is None else str(int(job.key_ttl * SECOND))
     expires = "" if job.expires is None else str(int(job.expires * SECOND))
     given = (job.id, job.on_duplicate, *place, key, waits_for, order_key, _bound(job), once, ttl, expires)
-    return FIELD.join((*given, write_new_body(job)))
+    if is_part(job):
+        row = created(job, now)
+        return FIELD.join((*given, "1", state_text(row, 0), body_text(row)))
+    return FIELD.join((*given, "", write_new_body(job)))
 
 
 def seen_in(text: str, queue: str, at: int) -> list[Seen]:

@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from stanchion.core.values.framing import as_text
 from stanchion.errors import DuplicateKey
 from stanchion.stores.cas.chunks import chunks
-from stanchion.stores.cas.entries import STALE
+from stanchion.stores.cas.entries import STALE, new_job_in
 from stanchion.stores.cas.flows import Flows as Ends
 from stanchion.stores.cas.operate import Operator
 from stanchion.stores.cas.push import unrefused
@@ -122,7 +123,8 @@ class Flows:
         if not jobs:
             found = self._nodes.nodes_of([node])
             return bool(found) and not found[0].closed
-        batch, text = once or jobs[0].id, json.dumps(jobs if once is None else [jobs, *opens, once])
+        batch = once or jobs[0].id
+        text = json.dumps(jobs if once is None else [jobs, *opens, once], default=as_text)
         listed = f"{node}{FIELD}{batch}"
         self._server.command("ZADD", self._keys.own("adding"), self._server.now(), listed)
         run = self._server.script("extend", self._keys.flow(node), batch, len(jobs), text)
@@ -146,13 +148,13 @@ class Flows:
             return
         record = json.loads(text)
         if record[-1] != batch:  # not one that is made once
-            self._add(node, batch, [NewJob(*fields) for fields in record], int(first))
+            self._add(node, batch, list(map(new_job_in, record)), int(first))
             return
         jobs, nodes, inside, _ = record
-        members = placed([NewJob(*fields) for fields in jobs], int(first))
+        members = placed(list(map(new_job_in, jobs)), int(first))
         # The record may be applied late, by another process, when the jobs have run and are forgotten.
         self._pushes.push_once([(f"{node}:{batch}", list(map(unrefused, members)))])
-        self._assembly.open_nodes([FlowNode(*fields) for fields in nodes], [NewJob(*fields) for fields in inside])
+        self._assembly.open_nodes([FlowNode(*fields) for fields in nodes], list(map(new_job_in, inside)))
         self._server.all([self._server.script("added", self._keys.flow(node), batch)])
 
     def close_node(self, node: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from stanchion.core.values.framing import as_text
+from stanchion.core.values.framing import as_content, as_text
 from stanchion.stores.cas.chunks import chunks
 from stanchion.stores.cas.entries import STALE
 from stanchion.stores.cas.jobs import Seen
@@ -166,7 +166,7 @@ def node_in(node_id: str, stored: Sequence[bytes] | Mapping[bytes, bytes]) -> Fl
 
 def _end(node: str, text: str) -> MemberEnd:
     index, state, job, child, result = text.split(FIELD)
-    return MemberEnd(node, int(index), state, job or None, child or None, result or None)
+    return MemberEnd(node, int(index), state, job or None, child or None, as_content(result) if result else None)
 
 
 def _running(node: FlowNode) -> bool:

@@ -25,7 +25,7 @@ end
 local first_lane, last_lane, batch = ARGV[8], ARGV[9], ARGV[10] == '1' and 'batch:' .. token
 -- How the name of a ready list of the lowest rank ends; those of higher ranks sort before it.
 local LOWEST = string.format('%05d', 5000 - tonumber(ARGV[12]))
-local TAIL = '^([^\31]*)\31[^\31]*\31([^\31]*)' .. string.rep('\31[^\31]*', 7) .. '\31(.*)$'
+local TAIL = '^([^\31]*)\31[^\31]*\31([^\31]*)' .. string.rep('\31[^\31]*', 7) .. '\31(([^\31]*)\31.*)$'
 
 local expired = redis.call('ZRANGEBYSCORE', P .. 'leases', '-inf', whole(now), 'LIMIT', 0, 500)
 if #expired > 0 then
@@ -309,7 +309,7 @@ if limit > 0 then
     end
 end
 
-local states = {}
+local states, items_started = {}, 0
 if ordered and ids[1] and ids[1] ~= head then
     redis.call('HSET', P .. 'settings', 'head', ids[1])
 end
@@ -322,13 +322,14 @@ if #ids > 0 then
     local reserved = reserved_by(worker)
     local live, running, leases = {}, {}, {}
     for index, state in ipairs(several('HMGET', P .. 'live', ids)) do
-        local rev, attempts, tail = string.match(state, TAIL)
+        local rev, attempts, tail, items = string.match(state, TAIL)
         local id = ids[index]
         local mine = named and worker_of[id] or worker
         if named then
             reserved = reserved_by(mine)
         end
         states[index] = (rev + 1) .. US .. 'running' .. US .. (attempts + 1) .. US .. reserved .. tail
+        items_started = items_started + items_of(items)
         live[2 * index - 1], live[2 * index] = id, states[index]
         running[2 * index - 1], running[2 * index] = 0, holding(mine, id)
         if mine == '' then
@@ -344,12 +345,12 @@ if #ids > 0 then
     end
     each('ZADD', P .. 'leases', leases, 2)
     if not popped then
-        redis.call('HINCRBY', P .. 'counts', 'reserved', #ids)
+        redis.call('HINCRBY', P .. 'counts', 'reserved', items_started)
     end
 end
 
 if rate then
-    tokens = tokens - #ids
+    tokens = tokens - items_started
     if #ids > 0 then
         redis.call('HSET', P .. 'settings', 'rate_tokens', string.format('%.17g', tokens), 'rate_at', whole(now))
     end

@@ -53,7 +53,7 @@ if #done == 0 then
     return answers
 end
 
-local kept = keeps_history()
+local kept = keeps_history(P)
 if kept then
     begin_change(brought, #done)
     each('HSET', P .. 'past', past, 2)
@@ -89,22 +89,23 @@ return answers
 --- change
 
 -- Applies changes of jobs that are unchanged since they were read. ARGV: offset, then for each change: id, the state
--- read, the new state, the new body or '' to keep it, the past waits or '' to keep them, the counter or '', the target:
--- '' or the key prefix of another queue, '' or the name of that queue if it is in another cluster slot; and its outbox
--- entry: '' or the key, and the text.
+-- read, the new state, the new body or '' to keep it, the past waits or '' to keep them, the name of the step or '', the
+-- counters of the queue and what to add to them, the target: '' or the key prefix of another queue, '' or the name of
+-- that queue if it is in another cluster slot; of each other queue whose counters change, the same two and its counters;
+-- and its outbox entry: '' or the key, and the text.
 --
--- A counter with a leading minus is decremented: the job was not handed out, and its start is given back to the rate.
+-- The name of a step begins with a minus if the job was not handed out: its start is given back to the rate.
 --
 -- Returns for each: 1 done, 0 the job has changed, 2 its key is taken.
 
-local WIDTH = 10
+local WIDTH = 12
 local answers, begun, brought, ends, freed = {}, false, 0, {}, false
 for first = 2, #ARGV, WIDTH do
-    local _, before, after, body, _, _, _, _, _, entry_text = unpack(ARGV, first, first + WIDTH - 1)
+    local _, before, after, body, _, _, _, _, _, _, _, entry_text = unpack(ARGV, first, first + WIDTH - 1)
     brought = brought + #after + #body + #entry_text - #before
 end
 for first = 2, #ARGV, WIDTH do
-    local id, before, after, body, waited, counted, target, beyond, outbox_key, entry_text =
+    local id, before, after, body, waited, step, counted, target, beyond, others, outbox_key, entry_text =
         unpack(ARGV, first, first + WIDTH - 1)
     local old, new = fields(before), fields(after)
     local state = redis.call('HGET', P .. (old[FINISHED_AT] ~= '' and 'past' or 'live'), id)
@@ -136,8 +137,8 @@ for first = 2, #ARGV, WIDTH do
             forget(id)
             revive(target)
             redis.call('HSETNX', target .. 'settings', 'made_at', whole(now))
-            put(target, id, after, new, body)
-        elseif new[FINISHED_AT] == '' or keeps_history() then
+            store(target, id, after, new, body)
+        elseif new[FINISHED_AT] == '' or keeps_history(P) then
             put(P, id, after, new, body)
             if waited ~= '' then
                 redis.call('HSET', P .. 'past_waits', id, waited)
@@ -148,16 +149,23 @@ for first = 2, #ARGV, WIDTH do
         if outbox_key ~= '' then
             redis.call('HSET', P .. 'outbox', outbox_key, entry_text)
         end
-        if counted == 'buried' or (old[FINISHED_AT] == '' and new[FINISHED_AT] ~= '') then
+        if step == 'buried' or (old[FINISHED_AT] == '' and new[FINISHED_AT] ~= '') then
             ends[#ends + 1] = id
         end
         freed = freed or old[STATE] == 'running'
-        local undone = string.match(counted, '^-(.*)$')
-        if undone and redis.call('HEXISTS', P .. 'settings', 'rate_tokens') == 1 then
-            redis.call('HINCRBYFLOAT', P .. 'settings', 'rate_tokens', 1)
+        if string.sub(step, 1, 1) == '-' and redis.call('HEXISTS', P .. 'settings', 'rate_tokens') == 1 then
+            redis.call('HINCRBYFLOAT', P .. 'settings', 'rate_tokens', items_of(old[ITEMS]))
         end
-        if (undone or counted) ~= '' then
-            redis.call('HINCRBY', P .. 'counts', undone or counted, undone and -1 or 1)
+        count(P, counted)
+        for prefix, name, its in string.gmatch(others, '([^\31\30]*)\31([^\31\30]*)\31([^\31\30]*)') do
+            local key = table.concat({ id, new[REV], name }, ':')
+            if name ~= '' then
+                redis.call('HSET', P .. 'leaving', key, table.concat({ name, key, its }, US))
+            else
+                revive(prefix)
+                redis.call('HSETNX', prefix .. 'settings', 'made_at', whole(now))
+                count(prefix, its)
+            end
         end
     end
 end

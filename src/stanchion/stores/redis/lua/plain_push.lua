@@ -308,6 +308,7 @@ local function push(keys, arguments)
     local job = {
         id, 'return', priority, '<unlaned>', run_at, run_at == '' and string.format('%.0f', delay) or '',
         given.key or '', '', order, bound, '', '', given.expires and string.format('%.0f', given.expires * 1000000) or '',
+        '',
     }
     for _, name in ipairs(BODY) do
         job[#job + 1] = given[name] or ''

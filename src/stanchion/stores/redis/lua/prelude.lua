@@ -21,7 +21,8 @@
 --   stopping  set     running jobs asked to stop         counts   hash   numbers of events
 --   settings  hash    of the queue                       signals  stream one entry a write that brings work
 --   ends      stream one entry a step that ends jobs: their ids, or *
---   leaving   hash    id -> target and job, in transit to a queue of another cluster slot
+--   leaving   hash    id -> target and job, in transit to a queue of another cluster slot; and what steps add to the
+--                     counters of such a queue: id, REV and queue -> queue, the same key, and counters
 --   arrived   zset    arrivals of jobs in transit, and idempotency keys of pushes, by time
 --   gone      zset    jobs that left for another queue, by time
 --   batch:T   set     jobs reserved as a batch under the token T, including those that are done
@@ -110,14 +111,17 @@ local function begin_change(brought, jobs)
 end
 
 -- The fields of a job's state, in order: client/layout.py reads their names here. WAITS_FOR and BOUND are made of others.
-local REV, STATE, ATTEMPTS, TOKEN, WORKER, LEASE_UNTIL, STARTED_AT, DELIVERY, CANCEL_REQUESTED, PROGRESS, LANE, PRIORITY,
-    RANK, RUN_AT, ENQUEUED_AT, FAILURES, DEAD_FROM, FINISHED_AT, KEY, ERRORS, RESULT, SLOTS_HELD, ORDER_HOLD, SLOTS_HOLD,
-    WAITS_FOR, WAITS_SINCE, PROMISED, ORDER_KEY, BOUND =
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29
+local REV, STATE, ATTEMPTS, TOKEN, WORKER, LEASE_UNTIL, STARTED_AT, DELIVERY, CANCEL_REQUESTED, PROGRESS, ITEMS, LANE,
+    PRIORITY, RANK, RUN_AT, ENQUEUED_AT, FAILURES, DEAD_FROM, FINISHED_AT, KEY, ERRORS, RESULT, SLOTS_HELD, ORDER_HOLD,
+    SLOTS_HOLD, WAITS_FOR, WAITS_SINCE, PROMISED, ORDER_KEY, BOUND =
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30
 local FIELDS = BOUND
 -- The lane of jobs in none; and how the names of their ready lists begin, which sort before all others.
 local UNLANED, NO_LANE = '-1', '-0001'
 local PATTERN = '^' .. string.rep('([^\31]*)\31', FIELDS - 1) .. '(.*)$'
+
+-- A state, and the text that follows it.
+local STATE_AND_REST = '^(' .. string.rep('[^\31]*\31', FIELDS - 1) .. '[^\31]*)\31(.*)$'
 
 local function fields(text)
     return { string.match(text, PATTERN) }
@@ -146,8 +150,20 @@ local function several(command, key, ids)
     return found
 end
 
-local function keeps_history()
-    local ttl = redis.call('HGET', P .. 'settings', 'history_ttl')
+-- Returns the number of items that a job stands for, given its field ITEMS.
+local function items_of(items)
+    return items == '' and 1 or tonumber(items)
+end
+
+-- Adds to counters: names and numbers, alternating, separated by spaces.
+local function count(prefix, counted)
+    for event, number in string.gmatch(counted, '([^ ]+) ([^ ]+)') do
+        redis.call('HINCRBY', prefix .. 'counts', event, number)
+    end
+end
+
+local function keeps_history(prefix)
+    local ttl = redis.call('HGET', prefix .. 'settings', 'history_ttl')
     return not ttl or tonumber(ttl) > 0
 end
 
@@ -329,6 +345,13 @@ local function put(prefix, id, text, job, body)
     end
     if job[ORDER_KEY] ~= '' then
         redis.call('ZADD', prefix .. 'orders', 0, entry(job[ORDER_KEY], job[ENQUEUED_AT], id))
+    end
+end
+
+-- Adds a job to a queue, unless it is finished and the queue keeps no history.
+local function store(prefix, id, text, job, body)
+    if job[FINISHED_AT] == '' or keeps_history(prefix) then
+        put(prefix, id, text, job, body)
     end
 end
 

@@ -5,13 +5,14 @@
 -- Stores new jobs. ARGV: offset, when they count as enqueued or '' for now, then for each job: id, what to do about a
 -- duplicate, priority, lane, run_at, delay in microseconds, key, what it waits for, order key, the field BOUND, '' or
 -- the idempotency key under which it is stored only once, '' or the microseconds for which a finished job holds its
--- key, and its body, as one text.
+-- key, '' or the microseconds after which it expires, '' or 1 for a part of a chunk, and its body, as one text. Of a part,
+-- its state comes before the body; it may be finished.
 --
--- Returns the clock; 1 if the queue was missing; and the jobs that were not stored: their number in the batch, 'known'
+-- Returns when the jobs count as enqueued; 1 if the queue was missing; and the jobs that were not stored: their number in the batch, 'known'
 -- or 'taken' or 'refused', the id of the stored job, and its state, '' if it is not here any more. 'refused' stands
 -- alone: nothing was stored.
 
-local PARTS = '^' .. string.rep('([^\31]*)\31', 13) .. '(.*)$'
+local PARTS = '^' .. string.rep('([^\31]*)\31', 14) .. '(.*)$'
 local live, past, body, ids = {}, {}, {}, {}
 local coming, given, answers = {}, {}, {}
 
@@ -57,10 +58,10 @@ end
 
 begin()
 coming = {}
-local lists, stored, states, orders, waits = {}, {}, {}, {}, {}
+local lists, stored, states, orders, waits, pushed = {}, {}, {}, {}, {}, 0
 local in_lanes, use_slots = false, false
 for number, job in ipairs(given) do
-    local id, _, priority, lane, run_at, delay, key, slot, order, bound, once, ttl, expires, rest = unpack(job)
+    local id, _, priority, lane, run_at, delay, key, slot, order, bound, once, ttl, expires, part, rest = unpack(job)
     local known = stored[id] or lives[number] or pasts[number] or (gone[number] or stored_once[once]) and ''
     local holder = key ~= '' and not known and holder_of(key, id, ttl) or id
     if known then
@@ -74,13 +75,23 @@ for number, job in ipairs(given) do
         answers[#answers + 1] = holder
         answers[#answers + 1] = stored[holder] or redis.call('HGET', P .. 'live', holder)
             or redis.call('HGET', P .. 'past', holder)
+    elseif part ~= '' then
+        local state, content = string.match(rest, STATE_AND_REST)
+        local made = fields(state)
+        store(P, id, state, made, content)
+        if expires ~= '' then
+            redis.call('ZADD', P .. 'overdue', whole(tonumber(enqueued_at) + tonumber(expires)), id)
+        end
+        stored[id] = state
+        pushed = pushed + items_of(made[ITEMS])
     else
         if run_at == '' then
-            run_at = whole(now + tonumber(delay))
+            run_at = whole(tonumber(enqueued_at) + tonumber(delay))
         end
         local state = table.concat({
-            '0', slot == '' and 'queued' or 'waiting', '0', '', '', '', '', '', '', '', lane, priority, priority, run_at,
-            enqueued_at, '0', '', '', key, '', '', '', '', '', slot, slot == '' and '' or whole(now), '', order, bound,
+            '0', slot == '' and 'queued' or 'waiting', '0', '', '', '', '', '', '', '', '', lane, priority, priority,
+            run_at, enqueued_at, '0', '', '', key, '', '', '', '', '', slot, slot == '' and '' or whole(now), '', order,
+            bound,
         }, US)
         if key ~= '' then
             coming[key] = id
@@ -131,15 +142,18 @@ if #states > 0 then
     each('ZADD', P .. 'orders', orders, 2)
     each('ZADD', P .. 'waits', waits, 2)
     shape(P, in_lanes, use_slots)
-    redis.call('HINCRBY', P .. 'counts', 'pushed', #states)
+    pushed = pushed + #states
     signal(P)
+end
+if pushed > 0 then
+    redis.call('HINCRBY', P .. 'counts', 'pushed', pushed)
 end
 for once, before in pairs(stored_once) do
     if not before then
         redis.call('ZADD', P .. 'arrived', whole(now), once)
     end
 end
-return { whole(now), redis.call('HSETNX', P .. 'settings', 'made_at', whole(now)), answers }
+return { enqueued_at, redis.call('HSETNX', P .. 'settings', 'made_at', whole(now)), answers }
 
 --- push_prepared
 
@@ -160,8 +174,8 @@ local states, lists = {}, {}
 local function of_priority(priority)
     local list = list_of(UNLANED, priority)
     states[priority] = table.concat({
-        '0', 'queued', '0', '', '', '', '', '', '', '', UNLANED, priority, priority, run_at, enqueued_at, '0', '', '', '',
-        '', '', '', '', '', '', '', '', '', '',
+        '0', 'queued', '0', '', '', '', '', '', '', '', '', UNLANED, priority, priority, run_at, enqueued_at, '0', '', '',
+        '', '', '', '', '', '', '', '', '', '', '',
     }, US)
     lists[priority] = {}
     add_list(P, list)
@@ -231,14 +245,25 @@ for first = 2, #ARGV, 3 do
     local arrival = id .. ':' .. job[REV]
     if not redis.call('ZSCORE', P .. 'arrived', arrival) then
         redis.call('ZADD', P .. 'arrived', whole(now), arrival)
-        put(P, id, state, job, body)
+        store(P, id, state, job, body)
     end
+end
+
+--- count
+
+-- Adds to the counters of the queue what a step in a queue of another cluster slot counts here, once. ARGV: offset, the
+-- idempotency key, counters.
+
+begin()
+if redis.call('ZADD', P .. 'arrived', 'NX', whole(now), ARGV[2]) == 1 then
+    redis.call('HSETNX', P .. 'settings', 'made_at', whole(now))
+    count(P, ARGV[3])
 end
 
 --- left
 
--- Forgets a job that has arrived in a queue of another cluster slot. ARGV: offset, id, target and job as they were
--- read. A job that came back and leaves again stays.
+-- Forgets a job, or counters, that have arrived in a queue of another cluster slot. ARGV: offset, the key and the value
+-- in `leaving` as they were read. A job that came back and leaves again stays.
 
 if redis.call('HGET', P .. 'leaving', ARGV[2]) == ARGV[3] then
     redis.call('HDEL', P .. 'leaving', ARGV[2])
