@@ -21,6 +21,7 @@ from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import HELD_COLUMNS, HISTORY_COLUMNS, queues
 from stanchion.stores.sql.jobs.settle import HeldJobs, HeldStatements, TransactionCommits
+from stanchion.stores.sql.rows.contents import as_stored
 from stanchion.stores.sql.rows.held_job import HeldJob
 from stanchion.stores.sql.rows.jobs import Jobs
 from stanchion.stores.sql.rows.queue_row import queue_row
@@ -63,6 +64,7 @@ _KEEP_RESULTS = _keep(
     "given.result",
     f"{given_ids(_WITH_RESULTS, 'commits')} STRAIGHT_JOIN {LISTED} ON job.id = given.id AND job.queue IN :queues",
     payload="coalesce(given.payload, job.payload)",
+    items="if(given.payload IS NULL, job.items, NULL)",
     arrival_payload="if(given.payload IS NULL, job.arrival_payload, coalesce(job.arrival_payload, job.payload))",
 )
 
@@ -99,7 +101,7 @@ class MariaDBHeldRows:
         if len(given) < len(commits):
             bare = [one.lease.id for one in commits if _RESULT(one) == (None, None)]
             run.send(_KEEP, {"ids": bare, "queues": queues})
-        results = ((one.lease.id, one.result, one.payload) for one in given)
+        results = ((one.lease.id, as_stored(one.result), one.payload) for one in given)
         for some in arrays(results):
             run.send(_KEEP_RESULTS, {"commits": some, "queues": queues})
 

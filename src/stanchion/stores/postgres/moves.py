@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from sqlalchemy import text
 
 from stanchion.core.names.partition_names import logical_name
+from stanchion.core.values.framing import as_text, items_in
 from stanchion.stores.fields.jobs import Step
 from stanchion.stores.fields.sql import resets
-from stanchion.stores.postgres.pick import ONCE
+from stanchion.stores.postgres.pick import ITEMS, ONCE
 from stanchion.stores.postgres.settle import HELD, PLAIN
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.outcomes import Move
@@ -20,7 +21,10 @@ from stanchion.stores.sql.jobs.moves import FEW_STOPS
 from stanchion.stores.sql.rows.queues import QueueRows
 
 _CAME_WITH = "coalesce(job.arrival_payload, job.payload)"
-_CHANGED = f"coalesce(given.payload, job.payload) <> {_CAME_WITH}"
+# Chunks are long: one that has not changed is not compared with itself.
+_CHANGED = f"""(
+    coalesce(given.payload, job.arrival_payload) IS NOT NULL AND coalesce(given.payload, job.payload) <> {_CAME_WITH}
+)"""
 _CHANGED_BEFORE = """EXISTS (
     SELECT 1 FROM (
         SELECT stop ->> 3 AS how, max(nth) FILTER (WHERE stop ->> 3 = '2') OVER () AS split, nth
@@ -38,15 +42,19 @@ _TRAIL = f"""concat(
 
 _MOVE = text(f"""
     WITH given AS (
-        SELECT * FROM jsonb_to_recordset(CAST(:moves AS jsonb)) AS item (id uuid, payload text, way int)
+        SELECT * FROM jsonb_to_recordset(CAST(:moves AS jsonb)) AS item (id uuid, payload text, items int, way int)
         JOIN jsonb_to_recordset(CAST(:ways AS jsonb)) AS way (
             way int, queue text, token text, target text, here text, there text, delay bigint, lane int,
             headers text, keeps_headers boolean, keep_entry boolean
         ) USING (way)
+    ), was AS MATERIALIZED (
+        -- An UPDATE returns what it has written. Who brings a chunk holds the lease: nobody else changes what it was.
+        SELECT id, items FROM stanchion_jobs WHERE id = ANY (ARRAY(SELECT id FROM given WHERE items IS NOT NULL))
     ), moved AS (
         UPDATE stanchion_jobs AS job SET
             queue = given.target, lane = given.lane, state = 'queued', rank = priority,
             run_at = {ONCE} + given.delay, payload = coalesce(given.payload, job.payload),
+            items = CASE WHEN given.payload IS NULL THEN job.items ELSE given.items END,
             entry_payload = CASE
                 WHEN NOT given.keep_entry OR NOT {_CHANGED} THEN job.entry_payload
                 WHEN job.trail IS NULL THEN {_CAME_WITH}
@@ -58,10 +66,12 @@ _MOVE = text(f"""
         FROM given
         WHERE job.id = given.id AND job.queue = given.queue AND {HELD} AND {PLAIN}
             AND (job.trail IS NULL OR {FEW_STOPS})
-        RETURNING given.queue AS left_queue, CAST(job.id AS text) AS id, given.token
+            AND (job.items IS NULL OR given.payload IS NULL OR given.items IS NOT NULL)
+        RETURNING given.queue AS left_queue, CAST(job.id AS text) AS id, given.token,
+            CASE WHEN given.items IS NULL THEN job.items ELSE (SELECT items FROM was WHERE was.id = job.id) END AS items
     ), counted AS (
         INSERT INTO stanchion_counter_events (queue, what, n)
-        SELECT left_queue, 'moved', count(*) FROM moved GROUP BY left_queue
+        SELECT left_queue, 'moved', {ITEMS} FROM moved GROUP BY left_queue
     )
     SELECT id, left_queue, token,
         left_queue IN (SELECT name FROM stanchion_queues WHERE max_running IS NOT NULL) AS bounded
@@ -100,7 +110,10 @@ class PostgresMoves:
                     "keeps_headers": headers is None,
                     "keep_entry": keep_entry,
                 }
-            given.append({"id": lease.id, "payload": payload, "way": way["way"]})
+            one: dict[str, object] = {"id": lease.id, "payload": payload, "way": way["way"]}
+            if isinstance(payload, bytes):
+                one |= {"payload": as_text(payload), "items": items_in(payload)}
+            given.append(one)
         found = run.rows(_MOVE, {"moves": json.dumps(given), "ways": json.dumps(list(ways.values()))})
         done = {(left, job, token) for job, left, token, _ in found}
         run.woken.update(left for _, left, _, bounded in found if bounded)  # there is room for another

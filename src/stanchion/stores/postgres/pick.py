@@ -148,6 +148,10 @@ RESERVED = changes(
 )
 
 
+ITEMS = "sum(coalesce(items, 1))"
+"""The number of items of some jobs."""
+
+
 def claimed(picked: str, returning: str, reserved: str = RESERVED, of: str = "", condition: str = "true") -> str:
     """Return the CTEs that pick jobs, reserve them unless one needs a slot, and count them.
 
@@ -163,7 +167,7 @@ def claimed(picked: str, returning: str, reserved: str = RESERVED, of: str = "",
             RETURNING {returning}
         ), counted AS (
             INSERT INTO stanchion_counter_events (queue, what, n)
-            SELECT :queue, 'reserved', count(*) FROM claimed
+            SELECT :queue, 'reserved', {ITEMS} FROM claimed
             WHERE {RESERVES} HAVING count(*) > 0
         )
     """

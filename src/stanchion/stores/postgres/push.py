@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from sqlalchemy import Executable, text
 
+from stanchion.core.values.framing import as_text
 from stanchion.stores.fields.sql import GIVEN, LIVE_COLUMNS, stored_as_given, typed
-from stanchion.stores.postgres.pick import HERE, NOW, TYPES, listed
+from stanchion.stores.postgres.pick import HERE, ITEMS, NOW, TYPES, listed
 from stanchion.stores.records.jobs import UNLANED, NewJob, Pushed
-from stanchion.stores.rules.lifecycle.jobs import created, due_at
+from stanchion.stores.rules.lifecycle.jobs import created, due_at, is_part
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.joining import must_be_here
 from stanchion.stores.sql.engine.runner import Asked, Params, Runner
@@ -23,8 +24,10 @@ from stanchion.stores.sql.rows.queues import QueueRows
 from stanchion.stores.sql.rows.transactions import Transactions
 
 # Called by built-ins over all jobs: cheaper per job than a comprehension.
-_ID, QUEUE_OF, KEY_OF, LANE_OF = map(attrgetter, ("id", "queue", "key", "lane"))
+_ID, QUEUE_OF, KEY_OF, LANE_OF, PAYLOAD_OF = map(attrgetter, ("id", "queue", "key", "lane", "payload"))
+PART_OF = attrgetter("attempts", "dead_from")
 NO_KEYS = {None}
+NO_PARTS = {(0, None)}
 NO_LANES = {UNLANED}
 
 _REQUIRED = object()
@@ -54,7 +57,7 @@ PUSHED = f"""
         RETURNING {{returning}}
     ), counted AS (
         INSERT INTO stanchion_counter_events (queue, what, n)
-        SELECT queue, 'pushed', count(*) FROM stored GROUP BY queue {{counts}}
+        SELECT queue, 'pushed', {{number}} FROM stored GROUP BY queue {{counts}}
     )
     SELECT (SELECT count(*) FROM stored), {NOW} {{answer}}
 """
@@ -73,19 +76,23 @@ def pushes(
     more: str = "",
     computed: str = "",
     returning: str = "queue",
+    number: str = "count(*)",
     counts: str = "",
     answer: str = "",
     **new: str,
 ) -> Pushing:
     """Return the two forms of a push: of ids made together, and of others.
 
-    `more`: further fields of given jobs; `computed`: values computed once per job for `new`, as further columns.
+    `more`: further fields of given jobs; `computed`: values computed once per job for `new`, as further columns;
+    `number`: of
+    what is pushed.
     """
     parts = {
         "where": where,
         "more": more,
         "computed": computed,
         "returning": returning,
+        "number": number,
         "counts": counts,
         "answer": answer,
     }
@@ -116,9 +123,11 @@ class PostgresPush:
     def push(self, jobs: Sequence[NewJob], tx: object = None, *, repeat: bool = False) -> list[Pushed]:
         if not jobs:
             return []
-        # A duplicate may undo the batch, and what ended meanwhile a part of it.
-        if tx is not None or repeat or set(map(KEY_OF, jobs)) != NO_KEYS:
-            guarded = set(map(LANE_OF, jobs)) == NO_LANES and not any_held(jobs) and not repeat
+        # A duplicate may undo the batch, and what ended meanwhile a part of it; the queue of a letter is written, too.
+        parts = set(map(PART_OF, jobs)) != NO_PARTS
+        if tx is not None or repeat or parts or set(map(KEY_OF, jobs)) != NO_KEYS:
+            plain = not parts and bytes not in set(map(type, map(PAYLOAD_OF, jobs)))
+            guarded = plain and set(map(LANE_OF, jobs)) == NO_LANES and not any_held(jobs) and not repeat
             push_in = self._held_keys.respected(jobs, self.push_in)
             return push_within(self._transactions, jobs, tx, push_in, guarded=guarded, repeat=repeat)
         self._queues.make_for(jobs)
@@ -133,8 +142,14 @@ class PostgresPush:
         if again or set(map(KEY_OF, jobs)) != NO_KEYS:
             # One order for all callers: two batches that share keys or ids can't deadlock.
             ordered = sorted(jobs, key=lambda job: (job.queue, job.key or "", "" if job.key else job.id))
-        forms = _PUSH_JOINED if run.guarded else _PUSH
-        ((stored, now),) = run.rows(*asked(forms, ordered, list(map(given_in, ordered))))
+        if set(map(PART_OF, jobs)) != NO_PARTS or bytes in set(map(type, map(PAYLOAD_OF, jobs))):
+            if any(job.dead_from == job.queue for job in jobs):  # it goes to history
+                return self._general.push_in(run, jobs, again=again)
+            self._queues.mark_letters(run, jobs)
+            statement = asked(_PUSH_PARTS, ordered, list(map(_part_in, ordered)))
+        else:
+            statement = asked(_PUSH_JOINED if run.guarded else _PUSH, ordered, list(map(given_in, ordered)))
+        ((stored, now),) = run.rows(*statement)
         undone = self._jobs.undo_ended(run, jobs) if again else {}
         if run.guarded and not stored:
             must_be_here(self._db, run)
@@ -159,6 +174,15 @@ def asked(forms: Pushing, jobs: Sequence[NewJob], given: Sequence[Mapping[str, o
 
 
 _PUSH, _PUSH_JOINED = pushes(), pushes(where=f"WHERE {HERE}")
+_PUSH_PARTS = pushes(
+    more=", items int, failures int, dead_attempts int",
+    returning="queue, items",
+    number=ITEMS,
+    items="items",
+    failures="coalesce(failures, 0)",
+    dead_attempts="dead_attempts",
+    dead_at=f"CASE WHEN dead_from IS NOT NULL THEN {NOW} END",
+)
 
 
 def given_in(job: NewJob) -> dict[str, object]:
@@ -167,3 +191,12 @@ def given_in(job: NewJob) -> dict[str, object]:
         plain: dict[str, object] = {"id": job.id, "queue": job.queue, "payload": job.payload}
         return plain if job.task is None else {**plain, "task": job.task}
     return {name: value for name, value, default in zip(NewJob._fields, job, DEFAULTS, strict=True) if value != default}
+
+
+def _part_in(job: NewJob) -> dict[str, object]:
+    """Return the same of a job that may carry a chunk or come from one, with what the rule makes of it."""
+    if not is_part(job):
+        return given_in(job)
+    row = created(job, 0)
+    part = {name: getattr(row, name) for name in ("items", "attempts", "failures", "dead_attempts")}
+    return {**given_in(job), **part, "payload": as_text(job.payload)}

@@ -8,10 +8,11 @@ from operator import attrgetter
 
 from sqlalchemy import TextClause, text
 
+from stanchion.core.values.framing import as_text
 from stanchion.stores.fields.jobs import TIES
 from stanchion.stores.fields.sql import in_time, missing
 from stanchion.stores.postgres.claims.admit import SEMAPHORES
-from stanchion.stores.postgres.pick import AS_TEXT, HERE, NOW, ONCE, listed
+from stanchion.stores.postgres.pick import AS_TEXT, HERE, ITEMS, NOW, ONCE, listed
 from stanchion.stores.records.claims import POPPED
 from stanchion.stores.records.jobs import JobState, Lease
 from stanchion.stores.records.outcomes import Commit, Ties
@@ -54,14 +55,15 @@ _FINISH = f"""
     gone AS (
         DELETE FROM stanchion_jobs AS job USING given
         WHERE job.id = given.id AND job.queue = given.queue AND {{which}}
-        RETURNING {_DONE}, {ONCE} AS finished_at, given.result AS result, job.slots_held, job.delivery
+        RETURNING {_DONE}, {ONCE} AS finished_at, given.result AS result, job.slots_held, job.delivery,
+            given.payload IS NOT NULL AS is_other
     ), kept AS (
         INSERT INTO stanchion_history ({listed(HISTORY_COLUMNS)})
-        SELECT {listed(HISTORY_COLUMNS)} FROM gone
+        SELECT {listed(HISTORY_COLUMNS, items="CASE WHEN NOT is_other THEN items END")} FROM gone
         WHERE NOT EXISTS (SELECT 1 FROM stanchion_queues WHERE name = gone.queue AND history_ttl <= 0)
     ), counted AS (
         INSERT INTO stanchion_counter_events (queue, what, n)
-        SELECT queue, CASE WHEN delivery = '{POPPED}' THEN 'popped' ELSE 'committed' END AS what, count(*)
+        SELECT queue, CASE WHEN delivery = '{POPPED}' THEN 'popped' ELSE 'committed' END AS what, {ITEMS}
         FROM gone GROUP BY queue, what
     )
     SELECT {listed(HELD_COLUMNS, **AS_TEXT)}, token, delivery,
@@ -69,7 +71,8 @@ _FINISH = f"""
     FROM gone
 """
 
-PLAIN = missing(TIES, "job.")  # the end of others has consequences
+PLAIN = missing((name for name in TIES if name != "items"), "job.")
+"""The condition that the end of a job has no consequence for others; the statements count the items of chunks."""
 
 _COMMIT, _COMMIT_JOINED = (text(f"WITH {given}, {_FINISH.format(which=HELD)}") for given in (_GIVEN, _GIVEN_JOINED))
 _COMMIT_PLAIN = text(f"WITH {_GIVEN}, {_FINISH.format(which=f'{HELD} AND {PLAIN}')}")
@@ -136,7 +139,7 @@ class PostgresCommits:
             {"queue": queue, "id": job, "token": token, "result": result, "payload": payload}
             for (queue, job, token), result, payload, _, _, _ in commits
         ]
-        done = {row[0]: HeldJob(*row) for row in run.rows(statement, {"commits": json.dumps(given)})}
+        done = {row[0]: HeldJob(*row) for row in run.rows(statement, {"commits": json.dumps(given, default=as_text)})}
         run.ended.update(done)
         if any(map(_BOUNDED, done.values())):  # there is room for another
             run.woken.update(job.queue for job in done.values() if job.bounded)

@@ -7,8 +7,9 @@ from operator import itemgetter
 
 from sqlalchemy import text
 
-from stanchion.stores.postgres.pick import ONCE, listed
-from stanchion.stores.postgres.push import DEFAULTS
+from stanchion.core.values.framing import as_text
+from stanchion.stores.postgres.pick import ITEMS, ONCE, listed
+from stanchion.stores.postgres.push import DEFAULTS, PAYLOAD_OF
 from stanchion.stores.postgres.settle import PLAIN
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import NewJob
@@ -35,7 +36,7 @@ _FINISH = text(f"""
         WHERE NOT EXISTS (SELECT 1 FROM stanchion_queues WHERE name = :queue AND history_ttl <= 0)
     ), counted AS (
         INSERT INTO stanchion_counter_events (queue, what, n)
-        SELECT :queue, 'committed', count(*) FROM gone HAVING count(*) > 0
+        SELECT :queue, 'committed', {ITEMS} FROM gone HAVING count(*) > 0
     )
     SELECT count(*) FROM gone
 """)
@@ -67,6 +68,8 @@ class CopyStaged:
         place = (write, attempt, self._db.clock(run))
         special = [n for n, default in enumerate(DEFAULTS) if jobs[0][n] != default]
         values: Iterable[tuple[object, ...]]
+        if bytes in set(map(type, map(PAYLOAD_OF, jobs))):
+            jobs = [job._replace(payload=as_text(job.payload)) for job in jobs]
         if jobs[0].delay is None and _all_plain(jobs, set(range(len(DEFAULTS))) - set(special)):
             values = map(itemgetter(*special), jobs)
         else:

@@ -17,6 +17,7 @@ from stanchion.stores.fields.jobs import Step, cleared
 from stanchion.stores.fields.queues import LIMITED
 from stanchion.stores.fields.sql import BUCKET, begun, changes, typed
 from stanchion.stores.postgres.pick import (
+    ITEMS,
     NONE_EXPIRED,
     NOW,
     PICKED,
@@ -82,7 +83,7 @@ CLAIM_SLOTS = text(f"""
         RETURNING {WHOLE}
     ), counted AS (
         INSERT INTO stanchion_counter_events (queue, what, n)
-        SELECT :queue, 'reserved', count(*) FROM claimed
+        SELECT :queue, 'reserved', {ITEMS} FROM claimed
         WHERE {RESERVES} HAVING count(*) > 0
     ), places AS (
         SELECT CAST(id AS text) AS id, row_number() OVER () AS nth FROM picked
@@ -169,8 +170,8 @@ _CARRY_OUT = f"""
             = (slot_changes.kind, slot_changes.queue, slot_changes.name)
     ), counted AS (
         INSERT INTO stanchion_counter_events (queue, what, n)
-        SELECT :queue, 'reserved', count(*) FROM new
-        WHERE begins AND CAST(:counted AS boolean) HAVING count(*) > 0
+        SELECT :queue, 'reserved', {ITEMS} FROM changed
+        WHERE state = 'running' AND CAST(:counted AS boolean) HAVING count(*) > 0
     )
     SELECT * FROM changed WHERE state = 'running'
 """

@@ -65,7 +65,7 @@ _EMPTY_ROUNDS_MAX = 3
 
 _SHAPE = f"CASE WHEN NOT EXISTS (SELECT 1 FROM claimed) THEN {SHAPE} END"
 _CLAIM = text(answered(claimed(PICKED, WHOLE), _SHAPE))
-_RESERVE = text(counted(claimed(picked(UNSEEN_PLACES), "1"), _SHAPE))
+_RESERVE = text(counted(claimed(picked(UNSEEN_PLACES), "items"), _SHAPE))
 
 # A transaction of two statements: the second one starts after the lock, and so counts what earlier holders have begun.
 # Where leases have expired, the queue isn't locked: freeing them locks jobs first.
@@ -89,7 +89,7 @@ _ROOM = """
 _capped = partial(picked, before=_ROOM, allowed="(SELECT n FROM room) > 0", most="(SELECT n FROM room)")
 _NEEDS_SLOTS = "EXISTS (SELECT 1 FROM picked WHERE needs_slot)"
 _CLAIM_CAPPED = text(answered(claimed(_capped(PLACES), WHOLE), _NEEDS_SLOTS))
-_RESERVE_CAPPED = text(counted(claimed(_capped(UNSEEN_PLACES), "1"), _NEEDS_SLOTS))
+_RESERVE_CAPPED = text(counted(claimed(_capped(UNSEEN_PLACES), "items"), _NEEDS_SLOTS))
 
 _NAMED = f"""
     WITH clock AS MATERIALIZED (

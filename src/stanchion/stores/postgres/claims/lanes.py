@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sqlalchemy import text
 
 from stanchion.stores.fields.queues import BOUNDED
-from stanchion.stores.postgres.pick import CLOCK, NEEDS_SLOT, NOW, RESERVED, RESERVES, WHOLE
+from stanchion.stores.postgres.pick import CLOCK, ITEMS, NEEDS_SLOT, NOW, RESERVED, RESERVES, WHOLE
 from stanchion.stores.records.jobs import UNLANED, JobRow
 from stanchion.stores.sql.claims.lanes import LAST_LANE
 from stanchion.stores.sql.engine.runner import Row
@@ -100,7 +100,7 @@ CLAIM_LANES = text(f"""
         WHERE name = :queue AND EXISTS (SELECT 1 FROM taken)
     ), counted AS (
         INSERT INTO stanchion_counter_events (queue, what, n)
-        SELECT :queue, 'reserved', count(*) FROM claimed
+        SELECT :queue, 'reserved', {ITEMS} FROM claimed
         WHERE {RESERVES} HAVING count(*) > 0
     )
     SELECT claimed.*, last_lane, (SELECT count(*) FROM due), EXISTS (SELECT 1 FROM picked WHERE needs_slot)

@@ -9,7 +9,18 @@ from typing import NamedTuple
 from stanchion.stores.fields.sql import begun, literal
 from stanchion.stores.postgres.claims.claim import PostgresClaims
 from stanchion.stores.postgres.pick import BOUNDED, IN_TIME, NOW, RESERVES
-from stanchion.stores.postgres.push import KEY_OF, LANE_OF, NO_KEYS, NO_LANES, asked, given_in, pushes
+from stanchion.stores.postgres.push import (
+    KEY_OF,
+    LANE_OF,
+    NO_KEYS,
+    NO_LANES,
+    NO_PARTS,
+    PART_OF,
+    PAYLOAD_OF,
+    asked,
+    given_in,
+    pushes,
+)
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob, Pushed
 from stanchion.stores.rules.capacity.slots import NO_SLOTS, slot_needs
@@ -101,4 +112,5 @@ class PostgresStarts:
 def _fits(jobs: Sequence[NewJob], claim: Claim) -> bool:
     """Return whether one statement can store the jobs and decide which of them run."""
     plain = set(map(KEY_OF, jobs)) == NO_KEYS and {NO_SLOTS}.issuperset(map(slot_needs, jobs))
-    return bool(jobs and claim.ids) and len(claim.ids) <= claim.limit and plain
+    single = set(map(PART_OF, jobs)) == NO_PARTS and bytes not in set(map(type, map(PAYLOAD_OF, jobs)))
+    return bool(jobs and claim.ids) and len(claim.ids) <= claim.limit and plain and single

@@ -30,5 +30,5 @@ class Moves(Protocol):
 
 
 def is_plain_move(move: Move) -> bool:
-    """Return whether a statement can apply the move: it has no lane and no order key, and brings no chunk."""
-    return move.lane == UNLANED and move.order_key is None and not isinstance(move.payload, bytes)
+    """Return whether a statement can apply the move: it has no lane and no order key."""
+    return move.lane == UNLANED and move.order_key is None

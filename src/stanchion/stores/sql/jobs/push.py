@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Protocol
 
 from sqlalchemy import String, select
@@ -23,6 +24,7 @@ from stanchion.stores.sql.rows.slots import record_freed
 from stanchion.stores.sql.rows.transactions import Transactions
 
 _PUSHED_AT_ONCE = 5000
+_DEAD_FROM = attrgetter("dead_from")  # called by built-ins, without a frame for each job
 
 
 class Pushes(Protocol):
@@ -112,6 +114,8 @@ class Push:
         if len(live) < len(rows):
             inserted += self._kept(run, [row for row in rows if row.finished_at is not None])
         results |= {row.id: Pushed(row.id, row.run_at, row.enqueued_at, token=row.token) for row in inserted}
+        if set(map(_DEAD_FROM, inserted)) - {None}:
+            self._queues.mark_letters(run, inserted)
         self._jobs.count_items(run, inserted, "pushed")
         self._jobs.count_items(run, [row for row in inserted if row.token is not None], "reserved")
         if again:

@@ -26,7 +26,6 @@ from sqlalchemy import (
     update,
 )
 
-from stanchion.core.values.framing import Content, as_text
 from stanchion.stores.records.jobs import SECOND, UNLANED, JobRow, JobState, Lease, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue, Ending, Extend, Move, Outcome, Progress, Renewal
 from stanchion.stores.records.queues import QueueSettings
@@ -45,6 +44,7 @@ from stanchion.stores.sql.engine.schema import HISTORY_COLUMNS, history, jobs
 from stanchion.stores.sql.jobs.flows import Flows
 from stanchion.stores.sql.jobs.moves import Moves, is_plain_move
 from stanchion.stores.sql.jobs.push import Pushes, push_all
+from stanchion.stores.sql.rows.contents import as_stored
 from stanchion.stores.sql.rows.held_job import AFFECTS_NONE, UNTIED, HeldJob, affects_others, ties_of
 from stanchion.stores.sql.rows.jobs import QUEUE_OF, Jobs, Step, leased
 from stanchion.stores.sql.rows.queues import QueueRows
@@ -84,6 +84,7 @@ class HeldStatements:
                 (param("new_payload", Text).is_(None), jobs.c.arrival_payload),
                 else_=func.coalesce(jobs.c.arrival_payload, jobs.c.payload),
             ),
+            "items": case((param("new_payload", Text).is_(None), jobs.c.items)),
         }
         done = (as_done[name] if name in as_done else jobs.c[name] for name in HISTORY_COLUMNS)
         self.keep_done = insert(history).from_select(list(HISTORY_COLUMNS), select(*done).where(one))
@@ -122,7 +123,7 @@ class HeldJobs:
         run.change_each(
             self._statements.keep_done,
             [
-                {"queue": lease.queue, "job": lease.id, "result": _text(result), "new_payload": payload}
+                {"queue": lease.queue, "job": lease.id, "result": as_stored(result), "new_payload": payload}
                 for lease, result, payload, *_ in commits
             ],
         )
@@ -331,10 +332,6 @@ def plain_commits(outcomes: Sequence[Outcome]) -> Sequence[Commit] | None:
 def is_plain(outcome: Outcome) -> bool:
     """Return whether the outcome is a commit that stores no jobs, and changes no chunk."""
     return type(outcome) is Commit and not outcome.jobs and not isinstance(outcome.payload, bytes)
-
-
-def _text(content: Content | None) -> str | None:
-    return as_text(content) if isinstance(content, bytes) else content
 
 
 _DONE = JobRow("", "", UNLANED, JobState.DONE.value, 0, 0, 0, 0, "", finished_at=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from stanchion.core.values.framing import as_content, as_text
+from stanchion.core.values.framing import Content, as_content, as_text
 from stanchion.stores.fields.jobs import Kind, names
 from stanchion.stores.records.jobs import JobRow
 
@@ -23,6 +23,11 @@ def row_from(columns: Sequence[object]) -> JobRow:
     """
     row = tuple.__new__(JobRow, (*columns, *_DEFAULTS[len(columns) :]))
     return row if row[_ITEMS] is None else unpacked(row)
+
+
+def as_stored(content: Content | None) -> str | None:
+    """Return the text of a content that may be missing."""
+    return as_text(content) if isinstance(content, bytes) else content
 
 
 def packed(row: JobRow) -> JobRow:

@@ -173,7 +173,7 @@ class QueueRows:
             if row is None or not row.settings.uses_lanes:
                 self.change(run, queue, "uses_lanes", value=True)
 
-    def mark_letters(self, run: Runner, rows: Iterable[JobRow]) -> None:
+    def mark_letters(self, run: Runner, rows: Iterable[JobRow | NewJob]) -> None:
         """Store which queues get dead letters, so that searches for dead jobs include them."""
         for queue in sorted({row.queue for row in rows if row.dead_from is not None}):
             run.change(_MARK_LETTERS, {"queue": queue})
