@@ -7,11 +7,13 @@ general    a transaction, as on all databases: for limits and lanes, also after 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from stanchion.stores.mariadb import statements as sql
 from stanchion.stores.mariadb.due import Head, MariaDBNextJobs, head_below
 from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.rules.lifecycle.jobs import items_of_all
 from stanchion.stores.sql.claims.admit import Admission
 from stanchion.stores.sql.claims.claim import Answer, Routes, ShortClaims, TransactionClaims
 from stanchion.stores.sql.claims.pick import Met, Search
@@ -63,8 +65,8 @@ class MariaDBClaims(Routes):
             if again and (held := self._reservations.held(run, claim)):
                 return Admission(held)
             found = self._next_jobs.reserve_from(run, claim, search, settings, claim.limit, head)
-            if claim.counted:
-                self._jobs.count_events(run, [(claim.queue, "reserved")] * len(found.rows))
+            if claim.counted and found.rows:
+                self._jobs.count(run, Counter({(claim.queue, "reserved"): items_of_all(found.rows)}))
             return found
 
         found = self._transactions.write(work, together=True)

@@ -31,13 +31,16 @@ _ID, _CLAIM, _RESULT = attrgetter("lease.id"), attrgetter("lease.queue", "lease.
 _TIES = attrgetter("ties")
 IN_TIME = f"job.state = 'running' AND {in_time(NOW, 'job.')}"
 
+PLAIN = missing((name for name in TIES if name != "items"), "job.")
+"""The condition that the end of a job has no consequence for others; the items of chunks are counted."""
+
 _HELD = text(f"""
-    SELECT COUNT(*), MAX(job.delivery),
+    SELECT COUNT(*), SUM(coalesce(job.items, 1)), MAX(job.delivery),
         coalesce((SELECT history_ttl > 0 FROM stanchion_queues WHERE name = :queue), TRUE),
         (SELECT max_running FROM stanchion_queues WHERE name = :queue) IS NOT NULL
     FROM {LISTED}
     WHERE job.id IN :ids AND job.queue = :queue AND job.token = :token AND {IN_TIME}
-        AND {missing(TIES, "job.")}
+        AND {PLAIN}
     FOR UPDATE
 """)
 
@@ -117,7 +120,7 @@ class MariaDBCommits:
         if len(ids) < len(commits) or len(claims) > 1 or not MAYBE_UNTIED.issuperset(map(_TIES, commits)):
             return self._general.commit_in(run, commits)
         ((queue, token),) = claims
-        held, delivery, keeps, bounded = run.rows(_HELD, {"ids": sorted(ids), "queue": queue, "token": token})[0]
+        held, items, delivery, keeps, bounded = run.rows(_HELD, {"ids": sorted(ids), "queue": queue, "token": token})[0]
         if held < len(ids):
             return self._general.commit_in(run, commits)  # some are lost or tied
         run.ended.update(ids)
@@ -126,5 +129,5 @@ class MariaDBCommits:
         if keeps:
             self._held.keep_done(run, commits)
         self._jobs.remove(run, ids, [queue])
-        self._jobs.count(run, Counter({(queue, counted_as(commits[0], delivery)): held}))
+        self._jobs.count(run, Counter({(queue, counted_as(commits[0], delivery)): int(items)}))
         return [JobState.DONE] * held

@@ -71,6 +71,7 @@ _TYPES = {
     Kind.CONTENT: f"LONGTEXT {TEXT}",
     Kind.JSON: f"LONGTEXT {TEXT}",
     Kind.MICROS: "BIGINT",
+    Kind.INT: "INT",
 }
 
 

@@ -17,7 +17,7 @@ class Ties(Enum):
     SLOTS = auto()
     """Jobs that wait for its semaphores."""
     OTHERS = auto()
-    """The next job of its order key, or other jobs of its flow; or it is a chunk, which counts its items."""
+    """The next job of its order key, or other jobs of its flow."""
 
 
 class Tally(NamedTuple):

@@ -104,11 +104,13 @@ MAYBE_UNTIED = frozenset({None, Ties.NONE})
 """The ties of commits that may affect no other job; None: unknown."""
 
 
-def ties_of(row: JobRow) -> Ties:
-    """Return which other jobs the end of a reserved job affects."""
-    if row.order_key is not None or row.flow_node is not None or row.items is not None:
+def ties_of(row: JobRow) -> Ties | None:
+    """Return which other jobs the end of a reserved job affects; None of a chunk, whose items some routes can't count."""
+    if row.order_key is not None or row.flow_node is not None:
         return Ties.OTHERS
-    return _NO_TIES if row.limits is None else Ties.SLOTS
+    if row.limits is not None:
+        return Ties.SLOTS
+    return _NO_TIES if row.items is None else None
 
 
 def held_slots(row: JobRow | None) -> tuple[Slot, ...]:

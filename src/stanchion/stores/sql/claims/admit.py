@@ -51,7 +51,7 @@ from stanchion.stores.sql.rows.past_waits import with_line
 from stanchion.stores.sql.rows.slots import SlotRow, SlotRows, record_freed
 from stanchion.stores.sql.rows.transactions import Transactions
 
-_ASKING_FOR = (*LIMITS, *HOLDS, "promised")
+_ASKING_FOR = ("items", *LIMITS, *HOLDS, "promised")
 ASKING = ("queue", "state", "priority", "rank", "run_at", *_ASKING_FOR)
 """The columns, in addition to the id, that are read for a job that asks for slots."""
 

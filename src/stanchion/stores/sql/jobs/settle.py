@@ -84,7 +84,7 @@ class HeldStatements:
                 (param("new_payload", Text).is_(None), jobs.c.arrival_payload),
                 else_=func.coalesce(jobs.c.arrival_payload, jobs.c.payload),
             ),
-            "items": case((param("new_payload", Text).is_(None), jobs.c.items)),
+            "items": case((param("new_payload", Text).is_(None), jobs.c["items"])),
         }
         done = (as_done[name] if name in as_done else jobs.c[name] for name in HISTORY_COLUMNS)
         self.keep_done = insert(history).from_select(list(HISTORY_COLUMNS), select(*done).where(one))

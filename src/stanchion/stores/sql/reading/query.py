@@ -15,7 +15,7 @@ from stanchion.stores.rules.query import ORDERED, checked, cursor, cut, cut_off,
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Row, Runner
 from stanchion.stores.sql.reading import selection
-from stanchion.stores.sql.rows.contents import row_from
+from stanchion.stores.sql.rows.contents import row_from, with_contents
 from stanchion.stores.sql.rows.jobs import Jobs, is_id
 
 SCAN_SECONDS = 120.0
@@ -88,7 +88,7 @@ class Queries:
             more = cursor([rows[-1][names.index(name)] for name in ORDERED[query.order]])
         if query.columns:
             found = self._dialect.fitted(query.columns, [row[: len(query.columns)] for row in rows])
-            return Page(found, more, horizon)
+            return Page(with_contents(query.columns, found), more, horizon)
         return Page(list(map(row_from, rows)), more, horizon)
 
     def _horizon(self, run: Runner) -> Horizon:

@@ -34,7 +34,7 @@ from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Asked, Params, Row, Runner
 from stanchion.stores.sql.engine.schema import HELD_COLUMNS, HISTORY_COLUMNS, counter_events, history, jobs
-from stanchion.stores.sql.rows.contents import packed, row_from
+from stanchion.stores.sql.rows.contents import contents_of, packed, row_from
 from stanchion.stores.sql.rows.new_jobs import NONE_YET, OF_NEW_JOBS, later_values, new_values
 from stanchion.stores.sql.rows.queues import QueueRows
 
@@ -251,13 +251,13 @@ def _by_id(rows: Iterable[Row]) -> dict[str, JobRow]:
 
 def kept(row: JobRow) -> dict[str, object]:
     """Return the parameters that store a finished job."""
-    return dict(zip(JobRow._fields, row if row.items is None else packed(row), strict=True))
+    return dict(zip(JobRow._fields, packed(row) if bytes in map(type, contents_of(row)) else row, strict=True))
 
 
 def live_values(row: JobRow) -> dict[str, object]:
     """Return the parameters that store a live job."""
     # The last fields belong to finished jobs.
-    return dict(zip(LIVE_COLUMNS, row if row.items is None else packed(row), strict=False))
+    return dict(zip(LIVE_COLUMNS, packed(row) if bytes in map(type, contents_of(row)) else row, strict=False))
 
 
 def outline(*held: object) -> JobRow:
