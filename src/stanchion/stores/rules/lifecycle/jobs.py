@@ -63,7 +63,7 @@ def items_of_all(rows: Collection[JobRow]) -> int:
     return items.count(None) + sum(filter(None, items))
 
 
-_items: Final = attrgetter("items")
+_items: Final = attrgetter("items")  # called by built-ins, without a frame for each job
 
 
 def created(job: NewJob, now: int) -> JobRow:
@@ -71,8 +71,14 @@ def created(job: NewJob, now: int) -> JobRow:
     waits = job.waits_kind is not None
     by_rule = JobState.WAITING.value if waits else QUEUED, job.priority, due_at(job, now), now, now if waits else None
     row = _new(JobRow, _as_created((*job, *by_rule, *_NONE_YET)))
-    # Here, without a call for each new job.
-    return _part(row, now) if isinstance(job.payload, bytes) or job.attempts or job.dead_from is not None else row
+    if job.attempts or job.dead_from is not None or isinstance(job.payload, bytes):  # `is_part`, without its call
+        return _part(row, now)
+    return row
+
+
+def is_part(job: NewJob) -> bool:
+    """Return True if a new job carries a chunk, or comes from one with the failures of its items."""
+    return isinstance(job.payload, bytes) or bool(job.attempts) or job.dead_from is not None
 
 
 def _part(row: JobRow, now: int) -> JobRow:

@@ -14,6 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from sqlalchemy import text
@@ -50,6 +51,8 @@ from stanchion.stores.sql.rows.jobs import Jobs, Step
 from stanchion.stores.sql.rows.past_waits import with_line
 from stanchion.stores.sql.rows.slots import SlotRow, SlotRows, record_freed
 from stanchion.stores.sql.rows.transactions import Transactions
+
+_ROW = attrgetter("row")  # called by built-ins, without a frame for each job
 
 _ASKING_FOR = ("items", *LIMITS, *HOLDS, "promised")
 ASKING = ("queue", "state", "priority", "rank", "run_at", *_ASKING_FOR)
@@ -133,7 +136,7 @@ class Decisions:
         self._slots.fill(run, decision.slots.buckets)
         self._write_not_admitted(run, claim.queue, decision.not_admitted)
         if decision.last and claim.counted:
-            self._jobs.count_items(run, [verdict.row for verdict in decision.admitted], "reserved")
+            self._jobs.count_items(run, map(_ROW, decision.admitted), "reserved")
         asks = self._asks(claim, settings, decision)
         last = decision.last and not run.freed
         return {row.id: row for row in self._reserves.admitted(run, asks, last=last)} if asks else {}

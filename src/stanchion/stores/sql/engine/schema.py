@@ -24,7 +24,6 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, Protocol
 
 from sqlalchemy import (
-    DDL,
     URL,
     BigInteger,
     Boolean,
@@ -40,7 +39,6 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    event,
     false,
     literal_column,
 )
@@ -346,17 +344,6 @@ stage_prepared = _table(
     Column("rows", Bytes, nullable=False),
 )
 
-
-def _on_postgresql(table: Table, change: str) -> None:
-    """Change a table once it is made."""
-    statement = DDL(f"ALTER TABLE {table.name} {change}")  # type: ignore[no-untyped-call]  # DDL has no types
-    event.listen(table, "after_create", statement.execute_if(dialect="postgresql"))
-
-
-# A server crash may empty these tables; publishing then finds jobs missing, and the write is staged again.
-_on_postgresql(stage, "SET UNLOGGED")
-_on_postgresql(stage_prepared, "SET UNLOGGED")
-_on_postgresql(stage_prepared, "ALTER COLUMN rows SET STORAGE EXTERNAL")  # compression takes longer than all the rest
 
 HELD_COLUMNS = HELD
 """Columns of a live job with its holds and its position in a flow."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from sqlalchemy import (
+    DDL,
     Connection,
     String,
     Table,
@@ -24,10 +25,45 @@ from sqlalchemy import (
 from sqlalchemy.schema import CreateColumn
 
 from stanchion.errors import SchemaMismatch, StoreUnavailable
+from stanchion.stores.fields.jobs import Kind, names
 from stanchion.stores.sql.elements import AnyType
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.schema import meta, metadata
+from stanchion.stores.sql.engine.schema import history, jobs, meta, metadata, stage, stage_prepared
 from stanchion.stores.sql.engine.version import VERSION
+
+_LZ4 = "SELECT FROM pg_settings WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals)"
+"""Finds a row if the server can compress by LZ4: from PostgreSQL 14 on, where it was built so."""
+
+
+def _change(statement: str) -> DDL:
+    return DDL(statement)  # type: ignore[no-untyped-call]  # DDL has no types
+
+
+def _quickly_compressed(table: Table) -> DDL:
+    """Return the change that makes PostgreSQL compress contents by LZ4.
+
+    Its default takes several times as long for a chunk, which is compressed already, as all else that stores it.
+    """
+    columns = ", ".join(f"ALTER {name} SET COMPRESSION lz4" for name in names(Kind.CONTENT) if name in table.columns)
+    change = f"EXECUTE 'ALTER TABLE {table.name} {columns}'"  # a text, as an older server can't read it
+    return _change(f"DO $$ BEGIN IF EXISTS ({_LZ4}) THEN {change}; END IF; END $$")
+
+
+# A server crash may empty the stage; publishing then finds jobs missing, and the write is staged again.
+_ON_POSTGRESQL = {
+    jobs: [_quickly_compressed(jobs)],
+    history: [_quickly_compressed(history)],
+    stage: [_change(f"ALTER TABLE {stage.name} SET UNLOGGED"), _quickly_compressed(stage)],
+    stage_prepared: [
+        _change(f"ALTER TABLE {stage_prepared.name} SET UNLOGGED"),
+        # Compression takes longer than all the rest.
+        _change(f"ALTER TABLE {stage_prepared.name} ALTER COLUMN rows SET STORAGE EXTERNAL"),
+    ],
+}
+"""What PostgreSQL changes of tables, once they are made; each may be repeated."""
+for _table, _changes in _ON_POSTGRESQL.items():
+    for _one in _changes:
+        event.listen(_table, "after_create", _one.execute_if(dialect="postgresql"))
 
 _CHANGES = ("CREATE ", "ALTER ", "DROP ", "DO ", "GRANT ", "REVOKE ")
 
@@ -198,6 +234,9 @@ def _complete(connection: Connection) -> None:
     metadata.create_all(connection, tables=missing, checkfirst=False)
     for table in there:
         _add_columns(connection, table)
+        if connection.dialect.name == "postgresql":
+            for change in _ON_POSTGRESQL.get(table, ()):
+                connection.execute(change)
         # Where each schema change commits itself, a setup that died may have left a table without its indexes.
         for index in table.indexes:
             index.create(connection, checkfirst=True)
@@ -218,5 +257,5 @@ def _add_columns(connection: Connection, table: Table) -> None:
             connection.exec_driver_sql(f"ALTER TABLE {table.name} {change}")
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_complete,) * 6
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_complete,) * 7
 """Step n upgrades a schema from version n to n + 1; steps are only ever appended. Equal ones run once in a setup."""

@@ -14,7 +14,8 @@ from sqlalchemy import BigInteger, Executable, String, select
 
 from stanchion.errors import DuplicateKey
 from stanchion.stores.records.jobs import JobState, NewJob, Pushed
-from stanchion.stores.rules.lifecycle.jobs import created, key_held_since
+from stanchion.stores.records.outcomes import Tally
+from stanchion.stores.rules.lifecycle.jobs import created, items_of, key_held_since
 from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
@@ -81,7 +82,7 @@ class HeldKeys:
             late = self._held(run, new)
             for job in new:
                 if job.id in late and self._rows.take_back(run, created(job, 0)):
-                    self._rows.count_items(run, [job], "pushed", sign=-1)
+                    self._rows.count_tallies(run, [Tally(job.queue, "pushed", -items_of(job))])
                     stored[job.id] = late[job.id]
             return [answers.get(job.id) or stored[job.id] for job in jobs]
 

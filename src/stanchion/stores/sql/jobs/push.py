@@ -24,7 +24,9 @@ from stanchion.stores.sql.rows.slots import record_freed
 from stanchion.stores.sql.rows.transactions import Transactions
 
 _PUSHED_AT_ONCE = 5000
-_DEAD_FROM = attrgetter("dead_from")  # called by built-ins, without a frame for each job
+_DEAD_FROM, _FINISHED_AT, _TOKEN = map(
+    attrgetter, ("dead_from", "finished_at", "token")
+)  # called by built-ins, without a frame for each job
 
 
 class Pushes(Protocol):
@@ -109,15 +111,19 @@ class Push:
         now = self._db.clock(run)
         results = self._jobs.stored(run, [job.id for job in jobs])  # the push is a repeat
         rows = [begun(created(job, now)) for job in jobs if job.id not in results]
-        live = [row for row in rows if row.finished_at is None]
+        live, dead = rows, []
+        if set(map(_FINISHED_AT, rows)) - {None}:
+            live = [row for row in rows if row.finished_at is None]
+            dead = [row for row in rows if row.finished_at is not None]
         inserted = self._inserts.insert(run, list({row.id: row for row in live}.values()), singly=again)
-        if len(live) < len(rows):
-            inserted += self._kept(run, [row for row in rows if row.finished_at is not None])
+        if dead:
+            inserted += self._kept(run, dead)
         results |= {row.id: Pushed(row.id, row.run_at, row.enqueued_at, token=row.token) for row in inserted}
         if set(map(_DEAD_FROM, inserted)) - {None}:
             self._queues.mark_letters(run, inserted)
         self._jobs.count_items(run, inserted, "pushed")
-        self._jobs.count_items(run, [row for row in inserted if row.token is not None], "reserved")
+        if set(map(_TOKEN, inserted)) - {None}:
+            self._jobs.count_items(run, [row for row in inserted if row.token is not None], "reserved")
         if again:
             results |= self._jobs.undo_ended(run, inserted)
         for job in jobs:

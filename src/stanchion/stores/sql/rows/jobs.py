@@ -199,7 +199,7 @@ class Jobs:
         given = {"ids": self._db.dialect.listed(row.id for row in rows)}
         ended = {str(row[0]): Pushed(str(row[0]), *row[1:]) for row in run.rows(self._statements.ended, given)}
         twice = [row for row in rows if row.id in ended and self.take_back(run, row)]
-        self.count_items(run, twice, "pushed", sign=-1)
+        self.count_tallies(run, [Tally(row.queue, "pushed", -items_of(row)) for row in twice])
         return {row.id: ended[row.id] for row in twice}
 
     def forget(self, run: Runner, ids: Collection[str]) -> int:
@@ -212,9 +212,12 @@ class Jobs:
         """Count events, given as (queue, what); `sign` -1: take them back."""
         self.count(run, Counter(counted), sign)
 
-    def count_items(self, run: Runner, rows: Iterable[JobRow | NewJob], what: str, sign: int = 1) -> None:
-        """Count an event of the items of jobs; `sign` -1: take it back."""
-        self.count_tallies(run, [Tally(row.queue, what, sign * items_of(row)) for row in rows])
+    def count_items(self, run: Runner, rows: Iterable[JobRow], what: str) -> None:
+        """Count an event of the items of jobs."""
+        totals: Counter[tuple[str, str]] = Counter()
+        for row in rows:
+            totals[row.queue, what] += 1 if row.items is None else row.items
+        self.count(run, totals)
 
     def count_tallies(self, run: Runner, tallies: Iterable[Tally]) -> None:
         """Add to the counters of queues."""

@@ -14,6 +14,7 @@ CREATE TABLE stanchion_jobs (
 	run_at BIGINT NOT NULL, 
 	enqueued_at BIGINT NOT NULL, 
 	payload TEXT NOT NULL, 
+	items INTEGER, 
 	task VARCHAR(200), 
 	headers TEXT, 
 	tenant VARCHAR(200), 
@@ -68,6 +69,7 @@ CREATE TABLE stanchion_history (
 	run_at BIGINT NOT NULL, 
 	enqueued_at BIGINT NOT NULL, 
 	payload TEXT NOT NULL, 
+	items INTEGER, 
 	task VARCHAR(200), 
 	headers TEXT, 
 	tenant VARCHAR(200), 
@@ -248,6 +250,9 @@ CREATE TABLE stanchion_stage (
 	waits_queue VARCHAR(200), 
 	waits_name VARCHAR(200), 
 	trail TEXT, 
+	attempts INTEGER DEFAULT '0' NOT NULL, 
+	errors TEXT, 
+	dead_from VARCHAR(200), 
 	key_ttl FLOAT, 
 	PRIMARY KEY (write, attempt, id)
 )
@@ -481,4 +486,4 @@ BEGIN
     );
 END;
 
-INSERT INTO stanchion_meta (version, identity) VALUES (6, lower(hex(randomblob(16))));
+INSERT INTO stanchion_meta (version, identity) VALUES (7, lower(hex(randomblob(16))));
