@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from sqlalchemy import text
 
 from stanchion.core.names.partition_names import logical_name
-from stanchion.core.values.framing import as_text, items_in
+from stanchion.core.values.framing import items_in
 from stanchion.stores.fields.jobs import Step
 from stanchion.stores.fields.sql import resets
 from stanchion.stores.postgres.pick import ITEMS, ONCE
+from stanchion.stores.postgres.push import CONTENTS, Contents, content
 from stanchion.stores.postgres.settle import HELD, PLAIN
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.outcomes import Move
@@ -40,10 +41,11 @@ _TRAIL = f"""concat(
     {_HERE}, ',', job.attempts, ',', CASE WHEN {_CHANGED} THEN 1 ELSE 0 END, '],[', given.there, ',', {ONCE}, ']]'
 )"""
 
-_MOVE = text(f"""
-    WITH given AS (
-        SELECT * FROM jsonb_to_recordset(CAST(:moves AS jsonb)) AS item (id uuid, payload text, items int, way int)
-        JOIN jsonb_to_recordset(CAST(:ways AS jsonb)) AS way (
+_MOVES = f"""
+    WITH {{before}} given AS (
+        SELECT item.id, {{given}}, way.* FROM jsonb_to_recordset(CAST(:moves AS jsonb)) AS item (
+            id uuid, payload text, way int {{more}}
+        ) JOIN jsonb_to_recordset(CAST(:ways AS jsonb)) AS way (
             way int, queue text, token text, target text, here text, there text, delay bigint, lane int,
             headers text, keeps_headers boolean, keep_entry boolean
         ) USING (way)
@@ -76,7 +78,15 @@ _MOVE = text(f"""
     SELECT id, left_queue, token,
         left_queue IN (SELECT name FROM stanchion_queues WHERE max_running IS NOT NULL) AS bounded
     FROM moved
-""")
+"""
+_MOVE = text(_MOVES.format(before="", given="payload, CAST(NULL AS int) AS items", more=""))
+_MOVE_CHUNKS = text(
+    _MOVES.format(
+        before=f"{CONTENTS},",
+        given=f"coalesce(payload, {content('content')}) AS payload, items",
+        more=", items int, content int",
+    )
+)
 
 
 class PostgresMoves:
@@ -93,7 +103,7 @@ class PostgresMoves:
         """Move jobs on which no others depend; return None for jobs that another route must try."""
         shown = {queue: json.dumps(logical_name(queue), ensure_ascii=False) for queue in _queues_of(moves)}
         ways: dict[tuple[object, ...], dict[str, object]] = {}
-        given = []
+        given, contents = [], Contents()
         for lease, queue, payload, delay, lane, headers, keep_entry, _ in moves:
             way = ways.setdefault((lease.queue, lease.token, queue, delay, lane, headers, keep_entry), {})
             if not way:
@@ -110,11 +120,14 @@ class PostgresMoves:
                     "keeps_headers": headers is None,
                     "keep_entry": keep_entry,
                 }
-            one: dict[str, object] = {"id": lease.id, "payload": payload, "way": way["way"]}
+            one: dict[str, object] = {"id": lease.id, "way": way["way"]}
             if isinstance(payload, bytes):
-                one |= {"payload": as_text(payload), "items": items_in(payload)}
+                one |= {"items": items_in(payload), "content": contents.add(payload)}
+            else:
+                one["payload"] = payload
             given.append(one)
-        found = run.rows(_MOVE, {"moves": json.dumps(given), "ways": json.dumps(list(ways.values()))})
+        params = {"moves": json.dumps(given), "ways": json.dumps(list(ways.values())), **contents.params}
+        found = run.rows(_MOVE_CHUNKS if contents else _MOVE, params)
         done = {(left, job, token) for job, left, token, _ in found}
         run.woken.update(left for _, left, _, bounded in found if bounded)  # there is room for another
         states: list[JobState | None] = []

@@ -43,8 +43,17 @@ _NEW = {
 }
 """The columns of a new job, where they are not as given."""
 
+CONTENTS = "contents AS MATERIALIZED (SELECT string_to_array(CAST(:contents AS text), ',') AS texts)"
+"""The CTE of the chunks that a statement is given. They are long: as JSON, they would take longer than all the rest."""
+
+
+def content(number: str) -> str:
+    """Return the term of one of these, by its number."""
+    return f"(SELECT texts FROM contents)[{number}]"
+
+
 PUSHED = f"""
-    WITH given AS (
+    WITH {{before}} given AS (
         SELECT given.* {{computed}} FROM jsonb_to_recordset(CAST(:jobs AS jsonb)) AS given (
             {typed(GIVEN, TYPES)} {{more}}
         ) {{where}}
@@ -72,6 +81,7 @@ _FINISHED_IN_RANGE = """(given.id = ANY (ARRAY(
 
 
 def pushes(
+    before: str = "",
     where: str = "",
     more: str = "",
     computed: str = "",
@@ -83,11 +93,11 @@ def pushes(
 ) -> Pushing:
     """Return the two forms of a push: of ids made together, and of others.
 
-    `more`: further fields of given jobs; `computed`: values computed once per job for `new`, as further columns;
-    `number`: of
-    what is pushed.
+    `before`: further CTEs; `more`: further fields of given jobs; `computed`: values computed once per job for `new`, as
+    further columns; `number`: the number that is counted of a queue.
     """
     parts = {
+        "before": before,
         "where": where,
         "more": more,
         "computed": computed,
@@ -146,10 +156,14 @@ class PostgresPush:
             if any(job.dead_from == job.queue for job in jobs):  # it goes to history
                 return self._general.push_in(run, jobs, again=again)
             self._queues.mark_letters(run, jobs)
-            statement = asked(_PUSH_PARTS, ordered, list(map(_part_in, ordered)))
+            contents = Contents()
+            given = [part_in(job, contents) for job in ordered]
+            statement, params = asked(_PUSH_PARTS, ordered, given)
+            params = {**params, **contents.params}
         else:
-            statement = asked(_PUSH_JOINED if run.guarded else _PUSH, ordered, list(map(given_in, ordered)))
-        ((stored, now),) = run.rows(*statement)
+            forms = _PUSH_JOINED if run.guarded else _PUSH
+            statement, params = asked(forms, ordered, list(map(given_in, ordered)))
+        ((stored, now),) = run.rows(statement, params)
         undone = self._jobs.undo_ended(run, jobs) if again else {}
         if run.guarded and not stored:
             must_be_here(self._db, run)
@@ -174,15 +188,25 @@ def asked(forms: Pushing, jobs: Sequence[NewJob], given: Sequence[Mapping[str, o
 
 
 _PUSH, _PUSH_JOINED = pushes(), pushes(where=f"WHERE {HERE}")
-_PUSH_PARTS = pushes(
-    more=", items int, failures int, dead_attempts int",
-    returning="queue, items",
-    number=ITEMS,
-    items="items",
-    failures="coalesce(failures, 0)",
-    dead_attempts="dead_attempts",
-    dead_at=f"CASE WHEN dead_from IS NOT NULL THEN {NOW} END",
-)
+
+
+def pushes_of_parts(before: str = "", **terms: str) -> Pushing:
+    """Return the forms of a push of jobs that carry chunks or come from some; the arguments: see `pushes`."""
+    return pushes(
+        before=f"{CONTENTS}, {before}",
+        more=f", items int, failures int, dead_attempts int, content int {terms.pop('more', '')}",
+        returning="queue, items",
+        number=ITEMS,
+        payload=f"coalesce(payload, {content('content')})",
+        items="items",
+        failures="coalesce(failures, 0)",
+        dead_at=f"CASE WHEN dead_from IS NOT NULL THEN {NOW} END",
+        dead_attempts="dead_attempts",
+        **terms,
+    )
+
+
+_PUSH_PARTS = pushes_of_parts()
 
 
 def given_in(job: NewJob) -> dict[str, object]:
@@ -193,10 +217,33 @@ def given_in(job: NewJob) -> dict[str, object]:
     return {name: value for name, value, default in zip(NewJob._fields, job, DEFAULTS, strict=True) if value != default}
 
 
-def _part_in(job: NewJob) -> dict[str, object]:
+class Contents:
+    """The chunks that a statement is given apart from its JSON, each once for a reference to it."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+
+    def add(self, chunk: bytes) -> int:
+        """Return the number of a chunk."""
+        self._texts.append(as_text(chunk))
+        return len(self._texts)
+
+    def __bool__(self) -> bool:
+        return bool(self._texts)
+
+    @property
+    def params(self) -> Params:
+        """The parameter of the statement."""
+        return {"contents": ",".join(self._texts)}  # which the text of a chunk never contains
+
+
+def part_in(job: NewJob, contents: Contents) -> dict[str, object]:
     """Return the same of a job that may carry a chunk or come from one, with what the rule makes of it."""
+    given = given_in(job)
     if not is_part(job):
-        return given_in(job)
+        return given
     row = created(job, 0)
-    part = {name: getattr(row, name) for name in ("items", "attempts", "failures", "dead_attempts")}
-    return {**given_in(job), **part, "payload": as_text(job.payload)}
+    given |= {name: getattr(row, name) for name in ("items", "attempts", "failures", "dead_attempts")}
+    if isinstance(job.payload, bytes):
+        given |= {"payload": None, "content": contents.add(job.payload)}
+    return given

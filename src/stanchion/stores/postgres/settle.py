@@ -13,12 +13,13 @@ from stanchion.stores.fields.jobs import TIES
 from stanchion.stores.fields.sql import in_time, missing
 from stanchion.stores.postgres.claims.admit import SEMAPHORES
 from stanchion.stores.postgres.pick import AS_TEXT, HERE, ITEMS, NOW, ONCE, listed
+from stanchion.stores.postgres.push import CONTENTS, Contents, content
 from stanchion.stores.records.claims import POPPED
 from stanchion.stores.records.jobs import JobState, Lease
 from stanchion.stores.records.outcomes import Commit, Ties
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.joining import must_be_here
-from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.engine.runner import Params, Runner
 from stanchion.stores.sql.engine.schema import HELD_COLUMNS, HISTORY_COLUMNS
 from stanchion.stores.sql.jobs.settle import TransactionCommits
 from stanchion.stores.sql.rows.held_job import HeldJob
@@ -45,6 +46,14 @@ _GIVEN = """
     )
 """
 _GIVEN, _GIVEN_JOINED = (_GIVEN.format(where=where) for where in ("", f"WHERE {HERE}"))
+_GIVEN_CHUNKS = f"""
+    {CONTENTS}, given AS (
+        SELECT queue, id, token, coalesce(result, {content("content")}) AS result, payload
+        FROM jsonb_to_recordset(CAST(:commits AS jsonb)) AS given (
+            queue text, id uuid, token text, result text, payload text, content int
+        )
+    )
+"""
 
 _IN_TIME = f"job.token = given.token AND {in_time(NOW, 'job.')}"
 # By id, never by the index of all running jobs, which may be full of entries that can't be removed yet: no planner can
@@ -75,7 +84,9 @@ PLAIN = missing((name for name in TIES if name != "items"), "job.")
 """The condition that the end of a job has no consequence for others; the statements count the items of chunks."""
 
 _COMMIT, _COMMIT_JOINED = (text(f"WITH {given}, {_FINISH.format(which=HELD)}") for given in (_GIVEN, _GIVEN_JOINED))
-_COMMIT_PLAIN = text(f"WITH {_GIVEN}, {_FINISH.format(which=f'{HELD} AND {PLAIN}')}")
+_COMMIT_PLAIN, _COMMIT_CHUNKS = (
+    text(f"WITH {given}, {_FINISH.format(which=f'{HELD} AND {PLAIN}')}") for given in (_GIVEN, _GIVEN_CHUNKS)
+)
 
 # Commits jobs that hold semaphores: all if the slots have no waiters, else none. The rows of the slots are locked
 # before they are read, and so are current regardless of the snapshot. Waiters can't be read like that, so there is a
@@ -109,7 +120,8 @@ _COMMIT_SLOTS = text(f"""
 
 
 # Called by built-ins, without a frame per job.
-_TIES, _BOUNDED, _LEASE = attrgetter("ties"), attrgetter("bounded"), attrgetter(*Lease._fields)
+_TIES, _RESULT, _BOUNDED = map(attrgetter, ("ties", "result", "bounded"))
+_LEASE = attrgetter(*Lease._fields)
 
 
 class PostgresCommits:
@@ -120,8 +132,10 @@ class PostgresCommits:
 
     def commit_untied(self, run: Runner, commits: Sequence[Commit]) -> list[JobState | None]:
         """Commit the jobs whose end at most frees slots without waiters, and has no other consequence."""
-        statement = _COMMIT_SLOTS if Ties.SLOTS in map(_TIES, commits) else _COMMIT_PLAIN
-        return _states(commits, self._committed(run, statement, commits))
+        if Ties.SLOTS in map(_TIES, commits):
+            return _states(commits, self._committed(run, _COMMIT_SLOTS, commits))
+        chunks = bytes in set(map(type, map(_RESULT, commits)))
+        return _states(commits, self._committed(run, _COMMIT_CHUNKS if chunks else _COMMIT_PLAIN, commits))
 
     def commit_in(self, run: Runner, commits: Sequence[Commit]) -> list[JobState | None]:
         done = self._committed(run, _COMMIT_JOINED if run.guarded else _COMMIT, commits)
@@ -135,11 +149,19 @@ class PostgresCommits:
         return states
 
     def _committed(self, run: Runner, statement: TextClause, commits: Sequence[Commit]) -> dict[str, HeldJob]:
-        given = [
+        given: list[dict[str, object]] = [
             {"queue": queue, "id": job, "token": token, "result": result, "payload": payload}
             for (queue, job, token), result, payload, _, _, _ in commits
         ]
-        done = {row[0]: HeldJob(*row) for row in run.rows(statement, {"commits": json.dumps(given, default=as_text)})}
+        params: Params = {}
+        if statement is _COMMIT_CHUNKS:
+            contents = Contents()
+            for one in given:
+                if isinstance(result := one["result"], bytes):
+                    one |= {"result": None, "content": contents.add(result)}
+            params = contents.params
+        params = {**params, "commits": json.dumps(given, default=as_text)}
+        done = {row[0]: HeldJob(*row) for row in run.rows(statement, params)}
         run.ended.update(done)
         if any(map(_BOUNDED, done.values())):  # there is room for another
             run.woken.update(job.queue for job in done.values() if job.bounded)

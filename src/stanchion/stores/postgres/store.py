@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
+from stanchion.core.values.framing import as_text
 from stanchion.stores.ports import SelectText, as_port
 from stanchion.stores.postgres.arrow import ArrowConnections, postgres_text
 from stanchion.stores.postgres.claims.admit import PostgresDecisions, PostgresDue, TwoTrips
@@ -87,7 +88,7 @@ class PostgresFlowEndStatements(FlowEndStatements):
         self.add = _ADD_ENDS
 
     def added(self, ends: Sequence[MemberEnd]) -> list[Params]:
-        return [{"ends": json.dumps([end._asdict() for end in ends])}]
+        return [{"ends": json.dumps([end._asdict() for end in ends], default=as_text)}]
 
 
 class PostgresParts(Parts):

@@ -105,7 +105,7 @@ MAYBE_UNTIED = frozenset({None, Ties.NONE})
 
 
 def ties_of(row: JobRow) -> Ties | None:
-    """Return which other jobs the end of a reserved job affects; None of a chunk, whose items some routes can't count."""
+    """Return which other jobs the end of a reserved job affects; None of a chunk: not all routes count its items."""
     if row.order_key is not None or row.flow_node is not None:
         return Ties.OTHERS
     if row.limits is not None:
