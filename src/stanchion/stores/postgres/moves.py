@@ -1,9 +1,10 @@
-"""PostgreSQL's moves: one statement that commits itself, for jobs whose move has no consequence for others."""
+"""PostgreSQL's moves, and commits that store jobs: one statement that commits itself, if no others are concerned."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from operator import itemgetter
 
 from sqlalchemy import text
 
@@ -11,13 +12,14 @@ from stanchion.core.names.partition_names import logical_name
 from stanchion.core.values.framing import items_in
 from stanchion.stores.fields.jobs import Step
 from stanchion.stores.fields.sql import resets
-from stanchion.stores.postgres.pick import ITEMS, ONCE
-from stanchion.stores.postgres.push import CONTENTS, Contents, content
+from stanchion.stores.postgres.pick import ITEMS, ONCE, listed
+from stanchion.stores.postgres.push import CONTENTS, Contents, asked, content, part_in, pushes_of_parts
 from stanchion.stores.postgres.settle import HELD, PLAIN
-from stanchion.stores.records.jobs import SECOND, JobState
-from stanchion.stores.records.outcomes import Move
+from stanchion.stores.records.jobs import SECOND, JobState, NewJob
+from stanchion.stores.records.outcomes import Commit, Move, Outcome
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.engine.runner import Params, Runner
+from stanchion.stores.sql.engine.schema import HISTORY_COLUMNS
 from stanchion.stores.sql.jobs.moves import FEW_STOPS
 from stanchion.stores.sql.rows.queues import QueueRows
 
@@ -89,6 +91,14 @@ _MOVE_CHUNKS = text(
 )
 
 
+_AS_ENDED = {
+    "state": "'done'",
+    "finished_at": ONCE,
+    "result": "NULL",
+    "items": "CASE WHEN divides THEN 0 ELSE items END",  # each item is counted where its part is
+}
+
+
 class PostgresMoves:
     """Moves by one statement."""
 
@@ -144,3 +154,83 @@ class PostgresMoves:
 
 def _queues_of(moves: Sequence[Move]) -> set[str]:
     return {move.queue for move in moves} | {move.lease.queue for move in moves}
+
+
+_ENDED = f"""
+    given_ends AS (
+        SELECT * FROM jsonb_to_recordset(CAST(:ends AS jsonb)) AS given (
+            queue text, id uuid, token text, divides boolean
+        )
+    ), gone AS (
+        DELETE FROM stanchion_jobs AS job USING given_ends AS given
+        WHERE job.id = given.id AND job.queue = given.queue AND NOT job.cancel_requested
+            AND {HELD.replace("FROM given", "FROM given_ends")} AND {PLAIN}
+        RETURNING job.*, given.divides
+    ), kept AS (
+        INSERT INTO stanchion_history ({listed(HISTORY_COLUMNS)})
+        SELECT {listed(HISTORY_COLUMNS, **_AS_ENDED)} FROM gone
+        WHERE NOT EXISTS (SELECT 1 FROM stanchion_queues WHERE name = gone.queue AND history_ttl <= 0)
+    ),
+"""
+_TALLIED = f"""
+    UNION ALL SELECT queue, 'moved', {ITEMS} FROM gone WHERE NOT divides GROUP BY queue
+    UNION ALL SELECT told.queue, told.what, told.n
+        FROM jsonb_to_recordset(CAST(:tallies AS jsonb)) AS told (parent uuid, queue text, what text, n bigint)
+        WHERE told.parent IN (SELECT id FROM gone WHERE divides)
+"""
+_DIVIDE = pushes_of_parts(
+    before=_ENDED,
+    more=", parent uuid",
+    where="WHERE parent IN (SELECT id FROM gone)",
+    counts=_TALLIED,
+    answer=""", (
+        SELECT coalesce(CAST(jsonb_agg(jsonb_build_array(gone.queue, gone.id, gone.token,
+            gone.queue IN (SELECT name FROM stanchion_queues WHERE max_running IS NOT NULL))) AS text), '[]') FROM gone
+    )""",
+)
+_TYING = ("key", "order_key", "limits", "flow_node", "lane", "waits_kind", "dead_from")
+"""Fields of a new job by which its push has consequences for others, or for its queue."""
+_tying = itemgetter(*map(NewJob._fields.index, _TYING))
+_UNTIED = tuple(NewJob._field_defaults[name] for name in _TYING)
+
+
+def is_plain_division(outcome: Outcome) -> bool:
+    """Return whether a statement can apply the outcome: a commit whose jobs concern no others, and live."""
+    return (
+        type(outcome) is Commit
+        and bool(outcome.jobs)
+        and outcome.payload is None
+        and outcome.result is None
+        and {_UNTIED}.issuperset(map(_tying, outcome.jobs))
+    )
+
+
+class PostgresDivisions:
+    """Commits that store jobs, such as the parts of a chunk, by one statement."""
+
+    def __init__(self, queues: QueueRows) -> None:
+        self._queues = queues
+
+    def prepare(self, commits: Sequence[Commit]) -> None:
+        """Make the missing rows of the queues of the jobs."""
+        self._queues.make({job.queue for commit in commits for job in commit.jobs})
+
+    def divide_untied(self, run: Runner, commits: Sequence[Commit]) -> list[JobState | None]:
+        """Commit jobs on which no others depend; return None for jobs that another route must try."""
+        contents = Contents()
+        parts = [{**part_in(job, contents), "parent": commit.lease.id} for commit in commits for job in commit.jobs]
+        ends = [{**commit.lease._asdict(), "divides": bool(commit.tallies)} for commit in commits]
+        tallies = [
+            {"parent": commit.lease.id, "queue": queue, "what": what, "n": number}
+            for commit in commits
+            for queue, what, number in commit.tallies
+        ]
+        statement, params = asked(_DIVIDE, [job for commit in commits for job in commit.jobs], parts)
+        told: Params = {"ends": json.dumps(ends), "tallies": json.dumps(tallies)}
+        ((_, _, found),) = run.rows(statement, {**params, **told, **contents.params})
+        done = {(queue, job, token): bounded for queue, job, token, bounded in json.loads(found)}
+        run.ended.update(job for _, job, _ in done)
+        run.woken.update(queue for (queue, *_), bounded in done.items() if bounded)  # there is room for another
+        ended = [commit for commit in commits if tuple(commit.lease) in done]
+        run.woken.update(job.queue for commit in ended for job in commit.jobs)
+        return [JobState.DONE if tuple(commit.lease) in done else None for commit in commits]

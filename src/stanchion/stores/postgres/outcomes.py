@@ -1,4 +1,4 @@
-"""PostgreSQL's route for each outcome: plain commits and moves by one statement each, all others in a transaction."""
+"""PostgreSQL's route for each outcome: plain ones by one statement for all of a kind, all others in a transaction."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TypeVar
 
-from stanchion.stores.postgres.moves import PostgresMoves
+from stanchion.stores.postgres.moves import PostgresDivisions, PostgresMoves, is_plain_division
 from stanchion.stores.postgres.settle import PostgresCommits
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import JobState
@@ -31,10 +31,11 @@ class PostgresOutcomes:
         transactions: Transactions,
         commits: PostgresCommits,
         moves: PostgresMoves,
+        divisions: PostgresDivisions,
         general: Outcomes,
     ) -> None:
         self._db, self._transactions = db, transactions
-        self._commits, self._moves, self._general = commits, moves, general
+        self._commits, self._moves, self._divisions, self._general = commits, moves, divisions, general
         self.settle_in = general.settle_in
 
     def settle(self, outcomes: Sequence[Outcome], tx: object = None, *, repeat: bool = False) -> list[JobState | None]:
@@ -46,13 +47,18 @@ class PostgresOutcomes:
         return self._settle_by_kind(outcomes)
 
     def _settle_by_kind(self, outcomes: Sequence[Outcome]) -> list[JobState | None]:
-        """Settle moves, commits and all others apart, if each is of another job."""
+        """Settle moves, divisions, commits and all others apart, if each is of another job."""
         moves = {n: one for n, one in enumerate(outcomes) if type(one) is Move and is_plain_move(one)}
-        if not moves or len(set(map(_LEASE, outcomes))) < len(outcomes):
+        divisions = {n: one for n, one in enumerate(outcomes) if type(one) is Commit and is_plain_division(one)}
+        if not (moves or divisions) or len(set(map(_LEASE, outcomes))) < len(outcomes):
             return self._general.settle(outcomes)
         commits = {n: one for n, one in enumerate(outcomes) if type(one) is Commit and is_plain(one)}
-        rest = [n for n in range(len(outcomes)) if n not in moves and n not in commits]
-        settled = dict(zip(moves, self._move(list(moves.values())), strict=True))
+        rest = [n for n in range(len(outcomes)) if n not in moves and n not in divisions and n not in commits]
+        settled: dict[int, JobState | None] = {}
+        if moves:
+            settled |= zip(moves, self._move(list(moves.values())), strict=True)
+        if divisions:
+            settled |= zip(divisions, self._divide(list(divisions.values())), strict=True)
         if commits:
             settled |= zip(commits, self._commit(list(commits.values())), strict=True)
         if rest:
@@ -67,6 +73,10 @@ class PostgresOutcomes:
     def _move(self, moves: Sequence[Move]) -> list[JobState | None]:
         self._moves.prepare(moves)
         return self._at_once(moves, self._moves.move_untied)
+
+    def _divide(self, commits: Sequence[Commit]) -> list[JobState | None]:
+        self._divisions.prepare(commits)
+        return self._at_once(commits, self._divisions.divide_untied)
 
     def _at_once(
         self, outcomes: Sequence[T], apply: Callable[[Runner, Sequence[T]], list[JobState | None]]

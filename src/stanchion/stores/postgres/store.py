@@ -15,7 +15,7 @@ from stanchion.stores.postgres.arrow import ArrowConnections, postgres_text
 from stanchion.stores.postgres.claims.admit import PostgresDecisions, PostgresDue, TwoTrips
 from stanchion.stores.postgres.claims.claim import PostgresClaims
 from stanchion.stores.postgres.claims.starts import PostgresStarts
-from stanchion.stores.postgres.moves import PostgresMoves
+from stanchion.stores.postgres.moves import PostgresDivisions, PostgresMoves
 from stanchion.stores.postgres.outcomes import PostgresOutcomes
 from stanchion.stores.postgres.pick import NOW
 from stanchion.stores.postgres.prepared import CopyForm
@@ -112,8 +112,8 @@ class PostgresParts(Parts):
 
     @cached_property
     def outcomes(self) -> PostgresOutcomes:
-        moves = PostgresMoves(self.db, self.queues)
-        return PostgresOutcomes(self.db, self.transactions, self.commits, moves, self.general_outcomes)
+        at_once = PostgresMoves(self.db, self.queues), PostgresDivisions(self.queues)
+        return PostgresOutcomes(self.db, self.transactions, self.commits, *at_once, self.general_outcomes)
 
     @cached_property
     def due(self) -> PostgresDue:
