@@ -10,10 +10,11 @@ from stanchion.partitions.layouts import Layouts
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowChange, FlowNode, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import JobRow, NewJob
-from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
+from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome, Pass, Tally
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.rules.flows import failure_job
+from stanchion.stores.rules.lifecycle.outcomes import leaving_by, queues_of
 
 
 class Placing:
@@ -24,7 +25,10 @@ class Placing:
 
     def job(self, job: NewJob) -> NewJob:
         """Return a new job in its physical queue; the copy of a job may name one of an earlier layout."""
-        queue = self._of(job.queue, job.id, job.tenant, job.key, job.order_key)
+        there = job.id, job.tenant, job.key, job.order_key
+        queue = self._of(job.queue, *there)
+        if job.dead_from is not None:
+            job = job._replace(dead_from=self._of(job.dead_from, *there))
         return job if queue == job.queue else job._replace(queue=queue)
 
     def jobs(self, jobs: Sequence[NewJob]) -> list[NewJob]:
@@ -47,7 +51,7 @@ class Placing:
         asked = [
             one.lease.id
             for one in outcomes
-            if one.lease.queue in known or (isinstance(one, Move) and logical_name(one.queue) in known)
+            if one.lease.queue in known or not known.keys().isdisjoint(map(logical_name, queues_of(one)))
         ]
         rows = self._store.fetch(asked) if asked else {}
         return [self._outcome(one, rows) for one in outcomes]
@@ -98,6 +102,21 @@ class Placing:
                 stays = logical_name(job.queue) == logical_name(lease.queue) and job.order_key is None
                 job = job._replace(queue=lease.queue) if stays else self.job(job)
                 return outcome._replace(job=job, nodes=nodes, jobs=jobs)
-            case Commit(jobs=jobs) if jobs:
-                return outcome._replace(jobs=tuple(map(self.job, jobs)))
+            case Commit(lease=lease, jobs=jobs, tallies=tallies) if jobs:
+                tallies = tuple(_placed(tally, lease.queue) for tally in tallies)
+                return outcome._replace(jobs=tuple(map(self.job, jobs)), tallies=tallies)
+            case Pass(passages=passages, then=then):
+                if row is not None:
+                    there = row.id, row.tenant, None, row.order_key
+                    passages = tuple(passage._replace(queue=self._of(passage.queue, *there)) for passage in passages)
+                last = self._outcome(then, rows)
+                if isinstance(last, Commit):
+                    tallies = tuple(_placed(tally, passages[-1].queue) for tally in last.tallies)
+                    last = last._replace(tallies=tallies)
+                return leaving_by(outcome._replace(passages=passages), last)
         return outcome
+
+
+def _placed(tally: Tally, queue: str) -> Tally:
+    """Return what becomes of items in the physical queue where their job ends."""
+    return tally._replace(queue=queue) if logical_name(tally.queue) == logical_name(queue) else tally

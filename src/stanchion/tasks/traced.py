@@ -10,6 +10,7 @@ from stanchion.errors import TaskInterrupted, seen_outside
 from stanchion.jobs.outcome import Cancel, Outcome, Snooze
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.rules.lifecycle.outcomes import leaving_by
 from stanchion.telemetry.traces import Traces, trace_headers, with_trace
 
 if TYPE_CHECKING:
@@ -92,4 +93,7 @@ class TracedAttempt:
                 return outcome._replace(job=under[0], jobs=under[1:])
             case outcomes.Commit(jobs=jobs):
                 return outcome._replace(jobs=tuple(self._traces.under(headers, one, inherited) for one in jobs))
+            case outcomes.Pass(headers=text, then=then):
+                own = None if text is None else with_trace(text, headers)
+                return leaving_by(outcome._replace(headers=own), self._continued(then))
         return outcome

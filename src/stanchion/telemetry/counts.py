@@ -122,7 +122,9 @@ class JobCounts:
 
 
 def name_of(outcome: Outcome | None) -> str:
-    """Return the name of an outcome, as a label."""
+    """Return the name of an outcome, as a label; of a job that passes queues, how it leaves the last one."""
+    if isinstance(outcome, outcomes.Pass):
+        return name_of(outcome.then)
     if (name := _OUTCOMES.get(type(outcome))) is not None:
         return name
     if isinstance(outcome, outcomes.Rollback):

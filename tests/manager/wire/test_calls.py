@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stanchion.core.values.framing import chunk_with
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, MemberEnd, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import JobRef, JobRow, JobState, Lease, NewJob, Pushed, Redriven
-from stanchion.stores.records.outcomes import Commit, Continue, Extend, Rollback, Ties
+from stanchion.stores.records.outcomes import Commit, Continue, Extend, Pass, Passage, Rollback, Tally, Ties
 from stanchion.stores.records.query import Condition, Horizon, Page, Query
 from stanchion.stores.records.queues import Head, QueueSettings, QueueStats, SemaphoreRow, Sizes
 from stanchion.stores.records.slots import Slot
@@ -29,9 +30,12 @@ from stanchion.stores.wire.calls import CALLS
 from stanchion.stores.wire.messages import METHODS, SERVICES, build, pb, read, written
 from tests.manager.wire.examples import plain
 
-JOB = NewJob("1", "q", "{}", "t", -5, delay=1.5, key="k")
-ROW = JobRow("1", "q 😀", -1, "running", 3, 1003, 5, 4, "{}", timeout=2.25, token="t", progress=0.5)
 LEASE = Lease("q", "1", "t")
+JOB = NewJob("1", "q", "{}", "t", -5, delay=1.5, key="k")
+CHUNK = chunk_with(3, b"\xff\0{}")
+PART = NewJob("3", "q", CHUNK, attempts=2, errors="[]", dead_from="p")
+DIVIDED = Commit(LEASE, jobs=(PART,), tallies=(Tally("q", "pushed", -3), Tally("r", "buried", 2**40)))
+ROW = JobRow("1", "q 😀", -1, "running", 3, 1003, 5, 4, "{}", timeout=2.25, token="t", progress=0.5)
 NAMED = Claim("q", 2, "t", ids=(("2", "w"), ("1", "")), not_after=0)
 CAPABILITIES = Capabilities(
     "memory", joins_transactions=False, push_wakeup=True, wakeup="w", atomic_batches=True, durable="d", processes=False
@@ -62,13 +66,20 @@ EXAMPLES: dict[str, list[tuple[dict[str, Any], Any]]] = {
                     Rollback(LEASE, 0.0),
                     Extend(LEASE, 3.0),
                     Continue(LEASE, JOB, (NODE,)),
+                    DIVIDED,
+                    Pass(LEASE, (Passage("p"), Passage("q", True)), Commit(LEASE, CHUNK), CHUNK, "{}", True),
+                    Pass(LEASE, (Passage("p"),), DIVIDED),
                 ],
                 "repeat": True,
             },
             [JobState.DONE, None, *JobState],
         )
     ],
-    "fetch": [({"ids": ["2", "1"]}, {"1": ROW})],
+    "fetch": [
+        ({"ids": ["2", "1"]}, {"1": ROW}),
+        ({"ids": ["1"]}, {"1": ROW._replace(payload=CHUNK, items=3, entry_payload=CHUNK, arrival_payload=CHUNK)}),
+        ({"ids": ["1"]}, {"1": ROW._replace(payload=CHUNK, items=0, result=CHUNK)}),
+    ],
     "select": [
         (
             {

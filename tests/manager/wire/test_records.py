@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stanchion.stores.records as package
+from stanchion.core.values.framing import chunk_with
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import JobRow, Lease, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit
@@ -91,6 +92,20 @@ def test_large_texts() -> None:
     assert NEW_JOB.taken(read(pb.NewJob, written(NEW_JOB.to_message(job)))) == job
     done = Commit(Lease("q", "1", "t"), result=large, jobs=(job,))
     assert outcomes.reported(read(pb.Outcome, written(outcomes.to_message(done)))) == done
+
+
+def test_the_later_form_of_a_content_is_taken() -> None:
+    """A peer leaves the text of a chunk out; should both come, the chunk is the content."""
+    chunk = chunk_with(2, b"\xff")
+    message = pb.NewJob(id="1", queue="q", payload="{}", payload_chunk=chunk)
+    assert NEW_JOB.taken(message).payload == chunk
+    assert not NEW_JOB.to_message(NewJob("1", "q", chunk)).payload
+
+
+def test_a_pass_without_an_end_is_refused() -> None:
+    message = pb.Outcome(id="1", token="t", queue="q", pass_through=pb.Pass(then=pb.Leaving()))
+    with pytest.raises(InvalidInput, match="no outcome that this release knows"):
+        outcomes.reported(message)
 
 
 def test_each_record_has_a_codec() -> None:

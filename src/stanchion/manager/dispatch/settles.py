@@ -24,6 +24,7 @@ from stanchion.stores.one_by_one import Left, OneByOne, takes
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import Lease
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Extend, Move, Outcome, Progress, Rollback
+from stanchion.stores.rules.lifecycle.outcomes import ends_in, last_of
 
 log = logging.getLogger("stanchion.manager")
 
@@ -233,7 +234,7 @@ class Settles:
         return {
             outcome.lease
             for outcome, state in zip(unclear, states, strict=True)
-            if state is not None and (state.final or not isinstance(outcome, _FINAL))
+            if state is not None and (state.final or not isinstance(last_of(outcome), _FINAL))
         }
 
     def _refused(self, one: Waiting, error: Exception) -> bool:
@@ -287,6 +288,9 @@ def _queues(batch: Sequence[Waiting]) -> set[str]:
 
 def _queued(batch: Sequence[Waiting], newly: set[Lease]) -> set[str]:
     """Return the queues that have jobs again which are due soon."""
-    outcomes = [one.outcome for one in batch if one.outcome.lease in newly]
-    back = {one.lease.queue for one in outcomes if isinstance(one, Rollback) and one.delay < SOON}
-    return back | {one.queue for one in outcomes if isinstance(one, Move) and one.delay < SOON}
+    found = set()
+    for outcome in (one.outcome for one in batch if one.outcome.lease in newly):
+        last = last_of(outcome)
+        if isinstance(last, Rollback | Move) and last.delay < SOON:
+            found.add(last.queue if isinstance(last, Move) else ends_in(outcome))
+    return found

@@ -1,4 +1,4 @@
-"""Effects of a call, by its verb: new jobs, and the queues that it may make."""
+"""Effects of a call, by its verb: new jobs, and the queues that it may make or whose counters it changes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from stanchion.stores.records.flows import ExtendFlow, FlowNode, OpenFlow
 from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
+from stanchion.stores.records.outcomes import Commit, Continue, Outcome, Tally
 from stanchion.stores.rules import flows
+from stanchion.stores.rules.lifecycle.outcomes import jobs_with, last_of, queues_of
 
 Args = Mapping[str, Any]
 
@@ -20,22 +21,33 @@ def jobs_in(verb: str, args: Args) -> Iterator[NewJob]:
 
 
 def made_queues(verb: str, args: Args) -> Iterator[str]:
-    """Yield the queues that a call makes if they are missing."""
-    yield from (job.queue for job in jobs_in(verb, args))
+    """Yield the queues that a call makes if they are missing, or that it names as those of jobs and of items."""
+    for job in jobs_in(verb, args):
+        yield job.queue
+        if job.dead_from is not None:
+            yield job.dead_from
     if verb == "settle":
-        yield from (one.queue for one in args["outcomes"] if isinstance(one, Move))
+        for one in args["outcomes"]:
+            yield from queues_of(one)
+            yield from (tally.queue for tally in tallies_of(one))
     elif verb == "adopt":
         yield from (row.queue for row in args["rows"])
     elif verb == "configure":
         yield args["queue"]
 
 
+def tallies_of(outcome: Outcome) -> tuple[Tally, ...]:
+    """Return what an outcome says of the items of a chunk that it divides."""
+    last = last_of(outcome)
+    return last.tallies if isinstance(last, Commit) else ()
+
+
 def _of_outcomes(outcomes: Sequence[Outcome]) -> Iterator[NewJob]:
     for one in outcomes:
-        if isinstance(one, (Commit, Continue)):
-            yield from one.jobs
+        yield from jobs_with(one)
         if isinstance(one, Continue):
             yield one.job
+            yield from one.jobs
             yield from _of_failures(one.nodes)
 
 

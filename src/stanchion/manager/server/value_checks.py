@@ -15,7 +15,8 @@ from stanchion.stores.fields.jobs import LANES_MAX, LATEST
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowChange, FlowNode, NodeState, OpenFlow
 from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob
-from stanchion.stores.records.outcomes import Commit, Continue, Extend, Move, Outcome, Progress, Rollback
+from stanchion.stores.records.outcomes import Commit, Continue, Extend, Move, Outcome, Pass, Progress, Rollback
+from stanchion.stores.records.queues import Counts
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.flows import failure_job
@@ -35,6 +36,8 @@ Args = Mapping[str, Any]
 _AT_ONCE_MAX: Final = 1_000_000
 _NAMED_MAX: Final = 10_000
 _PUBLISHED_MAX: Final = 1_000_000_000
+_PASSED_MAX: Final = 100
+_TALLIED_MAX: Final = 2**53
 
 
 def check_texts(value: object) -> None:
@@ -104,6 +107,8 @@ def _outcomes(outcomes: Iterable[Outcome]) -> None:
             case Rollback():
                 number(one.delay, "delay", 0, LONGEST_DELAY)
                 check_payload(one.payload)
+            case Pass():
+                _passing(one)
             case Move():
                 checked_name(one.queue, "the queue of a move")
                 number(one.delay, "delay", 0, LONGEST_DELAY)
@@ -116,6 +121,7 @@ def _outcomes(outcomes: Iterable[Outcome]) -> None:
                 check_payload(one.payload)
                 check_payload(one.result, "the result")
                 _starting(one.jobs)
+                _tallies(one)
             case Continue():
                 _jobs((one.job, *one.jobs))
                 _nodes(one.nodes)
@@ -123,6 +129,25 @@ def _outcomes(outcomes: Iterable[Outcome]) -> None:
                 number(one.seconds, "lease", 0, LONGEST_DELAY)
             case Progress():
                 number(one.value, "progress", 0, 1)
+
+
+def _passing(outcome: Pass) -> None:
+    whole(len(outcome.passages), "the number of queues that a job passes", 1, _PASSED_MAX)
+    for passage in outcome.passages:
+        checked_name(passage.queue, "a queue that a job passes")
+    check_headers(outcome.headers)
+    check_payload(outcome.payload)
+    _outcomes([outcome.then])
+
+
+def _tallies(commit: Commit) -> None:
+    if commit.tallies and not commit.jobs:
+        raise InvalidInput("a commit has tallies of items, and no jobs that these items are in; leave the tallies out")
+    for tally in commit.tallies:
+        checked_name(tally.queue, "the queue of a tally")
+        if tally.event not in Counts._fields:
+            raise InvalidInput(f"a tally is of one of {', '.join(Counts._fields)}, not of {brief(tally.event)}")
+        whole(tally.number, "the number of items", -_TALLIED_MAX, _TALLIED_MAX)
 
 
 def _changes(changes: Iterable[FlowChange]) -> None:

@@ -12,9 +12,10 @@ from stanchion.core.names.partition_names import logical_name
 from stanchion.errors import CannotJoin, InvalidInput
 from stanchion.stores.records.flows import ExtendFlow, FlowChange, OpenFlow
 from stanchion.stores.records.jobs import JobRow, NewJob
-from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
+from stanchion.stores.records.outcomes import Continue, Outcome
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.rules.flows import failure_job
+from stanchion.stores.rules.lifecycle.outcomes import jobs_with, queues_of
 from stanchion.stores.shards.known_map import KnownMap
 
 
@@ -60,11 +61,11 @@ class Refusals:
         """Refuse outcomes that touch a second queue, if one of both is divided."""
         for outcome in outcomes:
             queue = outcome.lease.queue
+            if to := queues_of(outcome):
+                self._refuse([queue, *to], "moves to another queue")
+            if jobs := jobs_with(outcome):
+                self._refuse([queue, *(job.queue for job in jobs)], "commits with new jobs")
             match outcome:
-                case Move(queue=to):
-                    self._refuse([queue, to], "moves to another queue")
-                case Commit(jobs=jobs) if jobs:
-                    self._refuse([queue, *(job.queue for job in jobs)], "commits with new jobs")
                 case Continue(job=job, nodes=nodes, jobs=jobs):
                     if nodes or jobs or logical_name(job.queue) != logical_name(queue):
                         self._refuse([queue, job.queue, *(one.queue for one in jobs)], "continuations as flows")

@@ -1,6 +1,7 @@
 """Between records and messages: by the names of their fields, and by parts where the two differ.
 
-A field that the message lacks, as an older peer leaves it out, gets the record's default.
+A field that the message lacks, as an older peer leaves it out, gets the record's default. A content is carried in one
+of two fields: a text, or the bytes of a chunk.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ M = TypeVar("M", bound=Message)
 
 Fields = dict[str, Any]
 """The fields of a message, as `build` takes them."""
+CHUNK: Final = "_chunk"
+"""Ends the name of the field for the bytes of a chunk, next to that for a text."""
 Convert = Callable[[Any], Any]
 """Converts a value; what values there may be is up to the field."""
 
@@ -122,6 +125,8 @@ class Codec(Generic[R, M]):
         self._carried: list[str] = []
         self._empty: list[object] = []
         self._parts: list[tuple[str, Convert]] = []
+        self._contents: list[tuple[str, str]] = []
+        """The fields of texts, and those of chunks in their places."""
         self._places: dict[object, tuple[int, Convert | None]] = {}
         self._absent: list[object] = []
         self._fresh: list[tuple[int, Callable[[], object]]] = []
@@ -137,13 +142,16 @@ class Codec(Generic[R, M]):
             self._carried.append(carried)
             self._empty.append(None if field.has_presence else () if field.is_repeated else field.default_value)
             self._places[field] = (index, part.take if part else None)
+            if (chunk := message.DESCRIPTOR.fields_by_name.get(carried + CHUNK)) is not None:
+                self._places[chunk] = (index, None)
+                self._contents.append((carried, chunk.name))
             absent = _absent(field, part) if default is MISSING else default
             self._absent.append(MISSING if callable(absent) else absent)
             if callable(absent):
                 self._fresh.append((index, absent))
             if part:
                 self._parts.append((carried, part.carry))
-        same = self._values is None and not (leading or parts) and len(self._carried) > 1
+        same = self._values is None and not (leading or parts or self._contents) and len(self._carried) > 1
         described = [message.DESCRIPTOR.fields_by_name[name] for name in self._carried]
         if same and all(map(_plain, described, self._absent)):
             self._all = attrgetter(*self._carried)
@@ -170,6 +178,9 @@ class Codec(Generic[R, M]):
         for name, carry in self._parts:
             if found.get(name) is not None:
                 found[name] = carry(found[name])
+        for name, chunk in self._contents:
+            if isinstance(found.get(name), bytes):
+                found[chunk] = found.pop(name)
         return found
 
     def taken(self, message: M, *leading: object) -> R:

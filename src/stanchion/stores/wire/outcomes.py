@@ -14,8 +14,11 @@ from stanchion.stores.records.outcomes import (
     Extend,
     Move,
     Outcome,
+    Pass,
+    Passage,
     Progress,
     Rollback,
+    Tally,
     Ties,
 )
 from stanchion.stores.wire.codec import SECONDS, Codec, Part
@@ -43,17 +46,42 @@ _TIES: Final = {ties.value: ties for ties in Ties}
 
 _DELAY: Final = {"delay": SECONDS}
 
-_KINDS: Final[dict[str, Codec[Any, Any]]] = {
+PASSAGE: Final = Codec(Passage, pb.Passage)
+TALLY: Final = Codec(Tally, pb.Tally)
+
+_LEAVINGS: Final[dict[str, Codec[Any, Any]]] = {
     "commit": Codec(
         Commit,
         pb.Commit,
         leading=1,
-        parts={"jobs": NEW_JOB.many(), "ties": Part(lambda ties: ties.value, _TIES.get)},
+        parts={"jobs": NEW_JOB.many(), "ties": Part(lambda ties: ties.value, _TIES.get), "tallies": TALLY.many()},
     ),
     "rollback": Codec(Rollback, pb.Rollback, leading=1, parts=_DELAY),
     "move": Codec(Move, pb.Move, leading=1, parts=_DELAY),
     "bury": Codec(Bury, pb.Bury, leading=1),
     "abandon": Codec(Abandon, pb.Abandon, leading=1),
+}
+"""The outcomes by which a job leaves a queue that it has passed, too."""
+
+
+def _carry_leaving(outcome: Any) -> dict[str, object]:
+    name = _NAMES[type(outcome)]
+    return {name: _LEAVINGS[name].fields(outcome)}
+
+
+def _take_leaving(message: pb.Leaving) -> Outcome:
+    """Return how a job leaves the last queue that it has passed, under an empty lease."""
+    name = message.WhichOneof("kind")
+    if name is None:
+        raise InvalidInput("a job leaves a queue by no outcome that this release knows; upgrade stanchion")
+    outcome: Outcome = _LEAVINGS[name].taken(getattr(message, name), _NO_LEASE)
+    return outcome
+
+
+_NO_LEASE: Final = Lease("", "", "")
+
+_KINDS: Final[dict[str, Codec[Any, Any]]] = {
+    **_LEAVINGS,
     "go_on": Codec(
         Continue,
         pb.Continue,
@@ -62,6 +90,12 @@ _KINDS: Final[dict[str, Codec[Any, Any]]] = {
     ),
     "extend": Codec(Extend, pb.Extend, leading=1, parts={"seconds": SECONDS}, names={"seconds": "lease_us"}),
     "progress": Codec(Progress, pb.Progress, leading=1),
+    "pass_through": Codec(
+        Pass,
+        pb.Pass,
+        leading=1,
+        parts={"passages": PASSAGE.many(), "then": Part(_carry_leaving, _take_leaving)},
+    ),
     "refused": Codec(Refused, pb.Refused, leading=1),
     "elsewhere": Codec(Elsewhere, pb.Elsewhere, leading=1),
 }
@@ -88,7 +122,7 @@ def reported(message: pb.Outcome) -> Reported:
         raise InvalidInput(f"the outcome of job {message.id} has no kind that this release knows; upgrade stanchion")
     lease = Lease(message.queue, message.id, message.token)
     outcome: Reported = _KINDS[name].taken(getattr(message, name), lease)
-    return outcome
+    return outcome._replace(then=outcome.then._replace(lease=lease)) if isinstance(outcome, Pass) else outcome
 
 
 def _settled(message: pb.Outcome) -> Outcome:

@@ -20,7 +20,7 @@ CHANGE: Final = Codec(ValueChange, pb.ValueChange)
 
 
 def value_fields(value: object) -> dict[str, object]:
-    """Return the fields of the message for a text, a number, a truth value, None, a slot, or several of these."""
+    """Return the fields of the message for None, a text, number, truth value, slot or chunk, or several of these."""
     match value:
         case None:
             return {}
@@ -32,11 +32,15 @@ def value_fields(value: object) -> dict[str, object]:
             return {"number": value}
         case float():
             return {"real": value}
+        case bytes():
+            return {"chunk": value}
         case Slot():
             return {"slot": SLOT.fields(value)}
         case tuple() | list():
             return {"list": list_fields(value)}
-    raise InvalidInput(f"the protocol carries texts, numbers, truth values, slots and lists of these, not {value!r}")
+    raise InvalidInput(
+        f"the protocol carries texts, numbers, truth values, slots, chunks and lists of these, not {value!r}"
+    )
 
 
 def list_fields(values: Iterable[object]) -> dict[str, object]:

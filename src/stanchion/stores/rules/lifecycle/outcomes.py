@@ -13,9 +13,11 @@ from stanchion.stores.records.outcomes import (
     Commit,
     Continue,
     Ending,
+    Extend,
     Move,
     Outcome,
     Pass,
+    Progress,
     Rollback,
     Tally,
 )
@@ -116,8 +118,30 @@ def opens_jobs(outcome: Outcome) -> bool:
 
 def jobs_with(outcome: Outcome) -> tuple[NewJob, ...]:
     """Return the jobs of a commit; none of other outcomes."""
-    last = outcome.then if isinstance(outcome, Pass) else outcome
+    last = last_of(outcome)
     return last.jobs if isinstance(last, Commit) else ()
+
+
+def last_of(outcome: Outcome) -> Outcome:
+    """Return the outcome by which a job leaves the last queue of the attempt."""
+    return outcome.then if isinstance(outcome, Pass) else outcome
+
+
+def leaving_by(outcome: Pass, last: Outcome) -> Pass:
+    """Return an outcome that passes the same queues and leaves the last one by another outcome of the same kind."""
+    if isinstance(last, (Continue, Pass, Extend, Progress)):
+        raise TypeError(f"a job leaves a queue that it has passed by no {type(last).__name__}")
+    return outcome._replace(then=last)
+
+
+def queues_of(outcome: Outcome) -> tuple[str, ...]:
+    """Return the queues that an outcome takes its job to, in order."""
+    match outcome:
+        case Move(queue=queue):
+            return (queue,)
+        case Pass(passages=passages, then=then):
+            return (*(passage.queue for passage in passages), *queues_of(then))
+    return ()
 
 
 def fanned_out(outcome: Outcome) -> list[NewJob]:

@@ -53,7 +53,7 @@ REDRIVEN_RUNNING: Redriven
 REDRIVEN_KEY_TAKEN: Redriven
 
 class NewJob(_message.Message):
-    __slots__ = ("id", "queue", "payload", "task", "priority", "run_at", "delay_us", "headers", "tenant", "key", "on_duplicate", "order_key", "limits", "flow_root", "flow_node", "flow_index", "flow_after", "origin", "max_attempts", "timeout_us", "lane", "waits_kind", "waits_queue", "waits_name", "trail", "key_ttl_us", "expires_us")
+    __slots__ = ("id", "queue", "payload", "task", "priority", "run_at", "delay_us", "headers", "tenant", "key", "on_duplicate", "order_key", "limits", "flow_root", "flow_node", "flow_index", "flow_after", "origin", "max_attempts", "timeout_us", "lane", "waits_kind", "waits_queue", "waits_name", "trail", "key_ttl_us", "expires_us", "payload_chunk", "attempts", "errors", "dead_from")
     ID_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
@@ -81,6 +81,10 @@ class NewJob(_message.Message):
     TRAIL_FIELD_NUMBER: _ClassVar[int]
     KEY_TTL_US_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_US_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_CHUNK_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    ERRORS_FIELD_NUMBER: _ClassVar[int]
+    DEAD_FROM_FIELD_NUMBER: _ClassVar[int]
     id: str
     queue: str
     payload: str
@@ -108,7 +112,11 @@ class NewJob(_message.Message):
     trail: str
     key_ttl_us: int
     expires_us: int
-    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., payload: _Optional[str] = ..., task: _Optional[str] = ..., priority: _Optional[int] = ..., run_at: _Optional[int] = ..., delay_us: _Optional[int] = ..., headers: _Optional[str] = ..., tenant: _Optional[str] = ..., key: _Optional[str] = ..., on_duplicate: _Optional[str] = ..., order_key: _Optional[str] = ..., limits: _Optional[str] = ..., flow_root: _Optional[str] = ..., flow_node: _Optional[str] = ..., flow_index: _Optional[int] = ..., flow_after: _Optional[str] = ..., origin: _Optional[str] = ..., max_attempts: _Optional[int] = ..., timeout_us: _Optional[int] = ..., lane: _Optional[int] = ..., waits_kind: _Optional[str] = ..., waits_queue: _Optional[str] = ..., waits_name: _Optional[str] = ..., trail: _Optional[str] = ..., key_ttl_us: _Optional[int] = ..., expires_us: _Optional[int] = ...) -> None: ...
+    payload_chunk: bytes
+    attempts: int
+    errors: str
+    dead_from: str
+    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., payload: _Optional[str] = ..., task: _Optional[str] = ..., priority: _Optional[int] = ..., run_at: _Optional[int] = ..., delay_us: _Optional[int] = ..., headers: _Optional[str] = ..., tenant: _Optional[str] = ..., key: _Optional[str] = ..., on_duplicate: _Optional[str] = ..., order_key: _Optional[str] = ..., limits: _Optional[str] = ..., flow_root: _Optional[str] = ..., flow_node: _Optional[str] = ..., flow_index: _Optional[int] = ..., flow_after: _Optional[str] = ..., origin: _Optional[str] = ..., max_attempts: _Optional[int] = ..., timeout_us: _Optional[int] = ..., lane: _Optional[int] = ..., waits_kind: _Optional[str] = ..., waits_queue: _Optional[str] = ..., waits_name: _Optional[str] = ..., trail: _Optional[str] = ..., key_ttl_us: _Optional[int] = ..., expires_us: _Optional[int] = ..., payload_chunk: _Optional[bytes] = ..., attempts: _Optional[int] = ..., errors: _Optional[str] = ..., dead_from: _Optional[str] = ...) -> None: ...
 
 class Pushed(_message.Message):
     __slots__ = ("id", "run_at", "enqueued_at", "duplicate", "token")
@@ -133,7 +141,7 @@ class JobRef(_message.Message):
     def __init__(self, id: _Optional[str] = ..., finished_at: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "queue", "payload", "lane", "state", "priority", "rank", "run_at", "enqueued_at", "token", "attempts", "task", "headers", "worker", "started_at", "tenant", "key", "order_key", "limits", "flow_root", "flow_node", "flow_index", "flow_after", "origin", "failures", "max_attempts", "timeout_us", "errors", "progress", "lease_until", "cancel_requested", "slots_held", "order_hold", "slots_hold", "waits_kind", "waits_queue", "waits_name", "waits_since", "arrival_payload", "trail", "entry_payload", "finished_at", "result", "past_waits", "lost_leases", "lost_in_all", "delivery", "promised", "dead_from", "dead_at", "dead_attempts", "expires_us", "epoch", "slice")
+    __slots__ = ("id", "queue", "payload", "lane", "state", "priority", "rank", "run_at", "enqueued_at", "token", "attempts", "task", "headers", "worker", "started_at", "tenant", "key", "order_key", "limits", "flow_root", "flow_node", "flow_index", "flow_after", "origin", "failures", "max_attempts", "timeout_us", "errors", "progress", "lease_until", "cancel_requested", "slots_held", "order_hold", "slots_hold", "waits_kind", "waits_queue", "waits_name", "waits_since", "arrival_payload", "trail", "entry_payload", "finished_at", "result", "past_waits", "lost_leases", "lost_in_all", "delivery", "promised", "dead_from", "dead_at", "dead_attempts", "expires_us", "items", "payload_chunk", "arrival_payload_chunk", "entry_payload_chunk", "result_chunk", "epoch", "slice")
     ID_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
@@ -186,6 +194,11 @@ class Job(_message.Message):
     DEAD_AT_FIELD_NUMBER: _ClassVar[int]
     DEAD_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_US_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_CHUNK_FIELD_NUMBER: _ClassVar[int]
+    ARRIVAL_PAYLOAD_CHUNK_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_PAYLOAD_CHUNK_FIELD_NUMBER: _ClassVar[int]
+    RESULT_CHUNK_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SLICE_FIELD_NUMBER: _ClassVar[int]
     id: str
@@ -240,9 +253,14 @@ class Job(_message.Message):
     dead_at: int
     dead_attempts: int
     expires_us: int
+    items: int
+    payload_chunk: bytes
+    arrival_payload_chunk: bytes
+    entry_payload_chunk: bytes
+    result_chunk: bytes
     epoch: int
     slice: int
-    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., payload: _Optional[str] = ..., lane: _Optional[int] = ..., state: _Optional[str] = ..., priority: _Optional[int] = ..., rank: _Optional[int] = ..., run_at: _Optional[int] = ..., enqueued_at: _Optional[int] = ..., token: _Optional[str] = ..., attempts: _Optional[int] = ..., task: _Optional[str] = ..., headers: _Optional[str] = ..., worker: _Optional[str] = ..., started_at: _Optional[int] = ..., tenant: _Optional[str] = ..., key: _Optional[str] = ..., order_key: _Optional[str] = ..., limits: _Optional[str] = ..., flow_root: _Optional[str] = ..., flow_node: _Optional[str] = ..., flow_index: _Optional[int] = ..., flow_after: _Optional[str] = ..., origin: _Optional[str] = ..., failures: _Optional[int] = ..., max_attempts: _Optional[int] = ..., timeout_us: _Optional[int] = ..., errors: _Optional[str] = ..., progress: _Optional[float] = ..., lease_until: _Optional[int] = ..., cancel_requested: bool = ..., slots_held: _Optional[int] = ..., order_hold: _Optional[str] = ..., slots_hold: _Optional[str] = ..., waits_kind: _Optional[str] = ..., waits_queue: _Optional[str] = ..., waits_name: _Optional[str] = ..., waits_since: _Optional[int] = ..., arrival_payload: _Optional[str] = ..., trail: _Optional[str] = ..., entry_payload: _Optional[str] = ..., finished_at: _Optional[int] = ..., result: _Optional[str] = ..., past_waits: _Optional[str] = ..., lost_leases: _Optional[int] = ..., lost_in_all: _Optional[int] = ..., delivery: _Optional[str] = ..., promised: _Optional[int] = ..., dead_from: _Optional[str] = ..., dead_at: _Optional[int] = ..., dead_attempts: _Optional[int] = ..., expires_us: _Optional[int] = ..., epoch: _Optional[int] = ..., slice: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., payload: _Optional[str] = ..., lane: _Optional[int] = ..., state: _Optional[str] = ..., priority: _Optional[int] = ..., rank: _Optional[int] = ..., run_at: _Optional[int] = ..., enqueued_at: _Optional[int] = ..., token: _Optional[str] = ..., attempts: _Optional[int] = ..., task: _Optional[str] = ..., headers: _Optional[str] = ..., worker: _Optional[str] = ..., started_at: _Optional[int] = ..., tenant: _Optional[str] = ..., key: _Optional[str] = ..., order_key: _Optional[str] = ..., limits: _Optional[str] = ..., flow_root: _Optional[str] = ..., flow_node: _Optional[str] = ..., flow_index: _Optional[int] = ..., flow_after: _Optional[str] = ..., origin: _Optional[str] = ..., failures: _Optional[int] = ..., max_attempts: _Optional[int] = ..., timeout_us: _Optional[int] = ..., errors: _Optional[str] = ..., progress: _Optional[float] = ..., lease_until: _Optional[int] = ..., cancel_requested: bool = ..., slots_held: _Optional[int] = ..., order_hold: _Optional[str] = ..., slots_hold: _Optional[str] = ..., waits_kind: _Optional[str] = ..., waits_queue: _Optional[str] = ..., waits_name: _Optional[str] = ..., waits_since: _Optional[int] = ..., arrival_payload: _Optional[str] = ..., trail: _Optional[str] = ..., entry_payload: _Optional[str] = ..., finished_at: _Optional[int] = ..., result: _Optional[str] = ..., past_waits: _Optional[str] = ..., lost_leases: _Optional[int] = ..., lost_in_all: _Optional[int] = ..., delivery: _Optional[str] = ..., promised: _Optional[int] = ..., dead_from: _Optional[str] = ..., dead_at: _Optional[int] = ..., dead_attempts: _Optional[int] = ..., expires_us: _Optional[int] = ..., items: _Optional[int] = ..., payload_chunk: _Optional[bytes] = ..., arrival_payload_chunk: _Optional[bytes] = ..., entry_payload_chunk: _Optional[bytes] = ..., result_chunk: _Optional[bytes] = ..., epoch: _Optional[int] = ..., slice: _Optional[int] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("id", "token", "queue")
@@ -352,20 +370,36 @@ class ReserveReply(_message.Message):
     reserved: int
     def __init__(self, rows: _Optional[_Iterable[_Union[Job, _Mapping]]] = ..., retry_in_us: _Optional[int] = ..., reserved: _Optional[int] = ...) -> None: ...
 
+class Tally(_message.Message):
+    __slots__ = ("queue", "event", "number")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    event: str
+    number: int
+    def __init__(self, queue: _Optional[str] = ..., event: _Optional[str] = ..., number: _Optional[int] = ...) -> None: ...
+
 class Commit(_message.Message):
-    __slots__ = ("result", "payload", "jobs", "ties")
+    __slots__ = ("result", "payload", "jobs", "ties", "result_chunk", "payload_chunk", "tallies")
     RESULT_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     TIES_FIELD_NUMBER: _ClassVar[int]
+    RESULT_CHUNK_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_CHUNK_FIELD_NUMBER: _ClassVar[int]
+    TALLIES_FIELD_NUMBER: _ClassVar[int]
     result: str
     payload: str
     jobs: _containers.RepeatedCompositeFieldContainer[NewJob]
     ties: Ties
-    def __init__(self, result: _Optional[str] = ..., payload: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[NewJob, _Mapping]]] = ..., ties: _Optional[_Union[Ties, str]] = ...) -> None: ...
+    result_chunk: bytes
+    payload_chunk: bytes
+    tallies: _containers.RepeatedCompositeFieldContainer[Tally]
+    def __init__(self, result: _Optional[str] = ..., payload: _Optional[str] = ..., jobs: _Optional[_Iterable[_Union[NewJob, _Mapping]]] = ..., ties: _Optional[_Union[Ties, str]] = ..., result_chunk: _Optional[bytes] = ..., payload_chunk: _Optional[bytes] = ..., tallies: _Optional[_Iterable[_Union[Tally, _Mapping]]] = ...) -> None: ...
 
 class Rollback(_message.Message):
-    __slots__ = ("delay_us", "error", "traceback", "refund", "payload", "group", "type")
+    __slots__ = ("delay_us", "error", "traceback", "refund", "payload", "group", "type", "payload_chunk")
     DELAY_US_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     TRACEBACK_FIELD_NUMBER: _ClassVar[int]
@@ -373,6 +407,7 @@ class Rollback(_message.Message):
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_CHUNK_FIELD_NUMBER: _ClassVar[int]
     delay_us: int
     error: str
     traceback: str
@@ -380,10 +415,11 @@ class Rollback(_message.Message):
     payload: str
     group: str
     type: str
-    def __init__(self, delay_us: _Optional[int] = ..., error: _Optional[str] = ..., traceback: _Optional[str] = ..., refund: bool = ..., payload: _Optional[str] = ..., group: _Optional[str] = ..., type: _Optional[str] = ...) -> None: ...
+    payload_chunk: bytes
+    def __init__(self, delay_us: _Optional[int] = ..., error: _Optional[str] = ..., traceback: _Optional[str] = ..., refund: bool = ..., payload: _Optional[str] = ..., group: _Optional[str] = ..., type: _Optional[str] = ..., payload_chunk: _Optional[bytes] = ...) -> None: ...
 
 class Move(_message.Message):
-    __slots__ = ("queue", "payload", "delay_us", "lane", "headers", "keep_entry", "order_key")
+    __slots__ = ("queue", "payload", "delay_us", "lane", "headers", "keep_entry", "order_key", "payload_chunk")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     DELAY_US_FIELD_NUMBER: _ClassVar[int]
@@ -391,6 +427,7 @@ class Move(_message.Message):
     HEADERS_FIELD_NUMBER: _ClassVar[int]
     KEEP_ENTRY_FIELD_NUMBER: _ClassVar[int]
     ORDER_KEY_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_CHUNK_FIELD_NUMBER: _ClassVar[int]
     queue: str
     payload: str
     delay_us: int
@@ -398,7 +435,8 @@ class Move(_message.Message):
     headers: str
     keep_entry: bool
     order_key: str
-    def __init__(self, queue: _Optional[str] = ..., payload: _Optional[str] = ..., delay_us: _Optional[int] = ..., lane: _Optional[int] = ..., headers: _Optional[str] = ..., keep_entry: bool = ..., order_key: _Optional[str] = ...) -> None: ...
+    payload_chunk: bytes
+    def __init__(self, queue: _Optional[str] = ..., payload: _Optional[str] = ..., delay_us: _Optional[int] = ..., lane: _Optional[int] = ..., headers: _Optional[str] = ..., keep_entry: bool = ..., order_key: _Optional[str] = ..., payload_chunk: _Optional[bytes] = ...) -> None: ...
 
 class Bury(_message.Message):
     __slots__ = ("error", "traceback", "group", "type")
@@ -417,6 +455,44 @@ class Abandon(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     reason: str
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class Passage(_message.Message):
+    __slots__ = ("queue", "changed")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    changed: bool
+    def __init__(self, queue: _Optional[str] = ..., changed: bool = ...) -> None: ...
+
+class Leaving(_message.Message):
+    __slots__ = ("commit", "rollback", "move", "bury", "abandon")
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
+    ROLLBACK_FIELD_NUMBER: _ClassVar[int]
+    MOVE_FIELD_NUMBER: _ClassVar[int]
+    BURY_FIELD_NUMBER: _ClassVar[int]
+    ABANDON_FIELD_NUMBER: _ClassVar[int]
+    commit: Commit
+    rollback: Rollback
+    move: Move
+    bury: Bury
+    abandon: Abandon
+    def __init__(self, commit: _Optional[_Union[Commit, _Mapping]] = ..., rollback: _Optional[_Union[Rollback, _Mapping]] = ..., move: _Optional[_Union[Move, _Mapping]] = ..., bury: _Optional[_Union[Bury, _Mapping]] = ..., abandon: _Optional[_Union[Abandon, _Mapping]] = ...) -> None: ...
+
+class Pass(_message.Message):
+    __slots__ = ("passages", "then", "payload", "payload_chunk", "headers", "keep_entry")
+    PASSAGES_FIELD_NUMBER: _ClassVar[int]
+    THEN_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_CHUNK_FIELD_NUMBER: _ClassVar[int]
+    HEADERS_FIELD_NUMBER: _ClassVar[int]
+    KEEP_ENTRY_FIELD_NUMBER: _ClassVar[int]
+    passages: _containers.RepeatedCompositeFieldContainer[Passage]
+    then: Leaving
+    payload: str
+    payload_chunk: bytes
+    headers: str
+    keep_entry: bool
+    def __init__(self, passages: _Optional[_Iterable[_Union[Passage, _Mapping]]] = ..., then: _Optional[_Union[Leaving, _Mapping]] = ..., payload: _Optional[str] = ..., payload_chunk: _Optional[bytes] = ..., headers: _Optional[str] = ..., keep_entry: bool = ...) -> None: ...
 
 class Continue(_message.Message):
     __slots__ = ("job", "nodes", "jobs", "keep_entry")
@@ -451,7 +527,7 @@ class Elsewhere(_message.Message):
     def __init__(self) -> None: ...
 
 class Outcome(_message.Message):
-    __slots__ = ("id", "token", "queue", "commit", "rollback", "move", "bury", "abandon", "go_on", "extend", "progress", "refused", "elsewhere")
+    __slots__ = ("id", "token", "queue", "commit", "rollback", "move", "bury", "abandon", "go_on", "extend", "progress", "refused", "elsewhere", "pass_through")
     ID_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
@@ -465,6 +541,7 @@ class Outcome(_message.Message):
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     ELSEWHERE_FIELD_NUMBER: _ClassVar[int]
+    PASS_THROUGH_FIELD_NUMBER: _ClassVar[int]
     id: str
     token: str
     queue: str
@@ -478,7 +555,8 @@ class Outcome(_message.Message):
     progress: Progress
     refused: Refused
     elsewhere: Elsewhere
-    def __init__(self, id: _Optional[str] = ..., token: _Optional[str] = ..., queue: _Optional[str] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., rollback: _Optional[_Union[Rollback, _Mapping]] = ..., move: _Optional[_Union[Move, _Mapping]] = ..., bury: _Optional[_Union[Bury, _Mapping]] = ..., abandon: _Optional[_Union[Abandon, _Mapping]] = ..., go_on: _Optional[_Union[Continue, _Mapping]] = ..., extend: _Optional[_Union[Extend, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., elsewhere: _Optional[_Union[Elsewhere, _Mapping]] = ...) -> None: ...
+    pass_through: Pass
+    def __init__(self, id: _Optional[str] = ..., token: _Optional[str] = ..., queue: _Optional[str] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ..., rollback: _Optional[_Union[Rollback, _Mapping]] = ..., move: _Optional[_Union[Move, _Mapping]] = ..., bury: _Optional[_Union[Bury, _Mapping]] = ..., abandon: _Optional[_Union[Abandon, _Mapping]] = ..., go_on: _Optional[_Union[Continue, _Mapping]] = ..., extend: _Optional[_Union[Extend, _Mapping]] = ..., progress: _Optional[_Union[Progress, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., elsewhere: _Optional[_Union[Elsewhere, _Mapping]] = ..., pass_through: _Optional[_Union[Pass, _Mapping]] = ...) -> None: ...
 
 class FinishRequest(_message.Message):
     __slots__ = ("outcomes", "repeat")
@@ -739,20 +817,22 @@ class Condition(_message.Message):
     def __init__(self, field: _Optional[str] = ..., op: _Optional[str] = ..., value: _Optional[_Union[Value, _Mapping]] = ...) -> None: ...
 
 class Value(_message.Message):
-    __slots__ = ("text", "number", "real", "flag", "slot", "list")
+    __slots__ = ("text", "number", "real", "flag", "slot", "list", "chunk")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     REAL_FIELD_NUMBER: _ClassVar[int]
     FLAG_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
     LIST_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_FIELD_NUMBER: _ClassVar[int]
     text: str
     number: int
     real: float
     flag: bool
     slot: Slot
     list: ValueList
-    def __init__(self, text: _Optional[str] = ..., number: _Optional[int] = ..., real: _Optional[float] = ..., flag: bool = ..., slot: _Optional[_Union[Slot, _Mapping]] = ..., list: _Optional[_Union[ValueList, _Mapping]] = ...) -> None: ...
+    chunk: bytes
+    def __init__(self, text: _Optional[str] = ..., number: _Optional[int] = ..., real: _Optional[float] = ..., flag: bool = ..., slot: _Optional[_Union[Slot, _Mapping]] = ..., list: _Optional[_Union[ValueList, _Mapping]] = ..., chunk: _Optional[bytes] = ...) -> None: ...
 
 class ValueList(_message.Message):
     __slots__ = ("values",)
@@ -1049,20 +1129,22 @@ class FlowNode(_message.Message):
     def __init__(self, id: _Optional[str] = ..., root: _Optional[str] = ..., kind: _Optional[str] = ..., parent: _Optional[str] = ..., size: _Optional[int] = ..., closed: bool = ..., ended: _Optional[int] = ..., state: _Optional[str] = ..., created_at: _Optional[int] = ..., finished_at: _Optional[int] = ..., on_failure: _Optional[str] = ..., definition: _Optional[str] = ...) -> None: ...
 
 class MemberEnd(_message.Message):
-    __slots__ = ("node", "index", "state", "job", "child", "result")
+    __slots__ = ("node", "index", "state", "job", "child", "result", "result_chunk")
     NODE_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     CHILD_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
+    RESULT_CHUNK_FIELD_NUMBER: _ClassVar[int]
     node: str
     index: int
     state: str
     job: str
     child: str
     result: str
-    def __init__(self, node: _Optional[str] = ..., index: _Optional[int] = ..., state: _Optional[str] = ..., job: _Optional[str] = ..., child: _Optional[str] = ..., result: _Optional[str] = ...) -> None: ...
+    result_chunk: bytes
+    def __init__(self, node: _Optional[str] = ..., index: _Optional[int] = ..., state: _Optional[str] = ..., job: _Optional[str] = ..., child: _Optional[str] = ..., result: _Optional[str] = ..., result_chunk: _Optional[bytes] = ...) -> None: ...
 
 class OpenFlow(_message.Message):
     __slots__ = ("nodes", "jobs")
