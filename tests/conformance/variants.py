@@ -50,6 +50,7 @@ OF_A_PARTITIONED_QUEUE = (
     *("TestStreams", "TestDeathAtEachStep", "TestTwoDrivers"),
     *("TestFeed", "TestFeedWithinATick", "TestReadersOfAFeed", "TestFeedResumed"),
     *("TestCheckpointsOfTasks", "TestReplayOfWhatHasChanged", "TestUnreadableLimits"),
+    *("TestChunkContents", "TestPartsOfChunks", "TestItemsAreCounted", "TestPassingQueues"),
 )
 """The cases that hold across partitions; the others are about the order of a whole queue, or about its rows."""
 
@@ -59,7 +60,7 @@ OF_SHARDS = (
     *("TestRepeatedOutcome", "TestProgress", "TestCancel", "TestReplay", "TestDrain", "TestEveryJobGoesToOne"),
     *("TestOneWins", "TestOrderInRaces", "TestTicks", "TestManySchedulers", "TestSizes", "TestCounts", "TestNextDue"),
     *("TestPause", "TestPurge", "TestMaintain", "TestFeed", "TestReadersOfAFeed", "TestFeedResumed"),
-    "TestCheckpointsOfTasks",
+    *("TestCheckpointsOfTasks", "TestChunkContents", "TestPartsOfChunks", "TestItemsAreCounted", "TestPassingQueues"),
 )
 """Those of them that hold for a queue whose partitions are in several shards, where there are no flows."""
 

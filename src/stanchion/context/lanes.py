@@ -31,9 +31,8 @@ from typing import TYPE_CHECKING
 from stanchion.context.queues.settings import has_defaults, with_defaults
 from stanchion.context.shard import MAX_LANES, shuffle_shard
 from stanchion.stores.records.jobs import UNLANED, NewJob
-from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome, Pass
+from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules.lifecycle.outcomes import leaving_by
 
 if TYPE_CHECKING:
     from stanchion.context.queues.cached_settings import CachedSettings
@@ -129,8 +128,6 @@ def _going_on(outcome: Outcome, tenant: str | None) -> list[NewJob]:
             return [job]
         case Commit(jobs=jobs):
             return [job for job in jobs if job.lane == UNLANED]
-        case Pass(then=then):
-            return _going_on(then, tenant)
     return []
 
 
@@ -149,6 +146,4 @@ def _placed(outcome: Outcome, placed: Mapping[str, NewJob]) -> Outcome:
             return outcome._replace(job=at(job))
         case Commit(jobs=jobs) if jobs:
             return outcome._replace(jobs=tuple(map(at, jobs)))
-        case Pass(then=then):
-            return leaving_by(outcome, _placed(then, placed))
     return outcome

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from stanchion.core.names.partition_names import logical_name
 from stanchion.partitions.layouts import Layouts
@@ -107,13 +108,10 @@ class Placing:
                 return outcome._replace(jobs=tuple(map(self.job, jobs)), tallies=tallies)
             case Pass(passages=passages, then=then):
                 if row is not None:
-                    there = row.id, row.tenant, None, row.order_key
-                    passages = tuple(passage._replace(queue=self._of(passage.queue, *there)) for passage in passages)
-                last = self._outcome(then, rows)
-                if isinstance(last, Commit):
-                    tallies = tuple(_placed(tally, passages[-1].queue) for tally in last.tallies)
-                    last = last._replace(tallies=tallies)
-                return leaving_by(outcome._replace(passages=passages), last)
+                    place = partial(self._of, job_id=row.id, tenant=row.tenant, key=None, order_key=row.order_key)
+                    passages = tuple(passage._replace(queue=place(passage.queue)) for passage in passages)
+                there = then._replace(lease=outcome.lease._replace(queue=passages[-1].queue))
+                return leaving_by(outcome._replace(passages=passages), self._outcome(there, rows))
         return outcome
 
 

@@ -45,10 +45,10 @@ def tallies_of(outcome: Outcome) -> tuple[Tally, ...]:
 def _of_outcomes(outcomes: Sequence[Outcome]) -> Iterator[NewJob]:
     for one in outcomes:
         yield from jobs_with(one)
-        if isinstance(one, Continue):
-            yield one.job
-            yield from one.jobs
-            yield from _of_failures(one.nodes)
+        if isinstance(last := last_of(one), Continue):
+            yield last.job
+            yield from last.jobs
+            yield from _of_failures(last.nodes)
 
 
 def _of_failures(nodes: Iterable[FlowNode]) -> Iterator[NewJob]:

@@ -116,7 +116,7 @@ class Pass(NamedTuple):
 
     lease: Lease
     passages: tuple[Passage, ...]
-    then: Commit | Rollback | Move | Bury | Abandon
+    then: OneStop
     payload: Content | None = None
     headers: str | None = None
     keep_entry: bool = False
@@ -151,10 +151,13 @@ class Progress(NamedTuple):
     value: float
 
 
+OneStop = Commit | Rollback | Move | Bury | Abandon | Continue
+"""The reservation ends in the queue where the job is."""
+
 Renewal = Extend | Progress
 """The reservation continues."""
 
-Ending = Commit | Rollback | Move | Bury | Abandon | Continue | Pass
+Ending = OneStop | Pass
 """The reservation ends."""
 
 Outcome = Ending | Renewal

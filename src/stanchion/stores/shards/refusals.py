@@ -15,7 +15,7 @@ from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Continue, Outcome
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.rules.flows import failure_job
-from stanchion.stores.rules.lifecycle.outcomes import jobs_with, queues_of
+from stanchion.stores.rules.lifecycle.outcomes import ends_in, jobs_with, last_of, queues_of
 from stanchion.stores.shards.known_map import KnownMap
 
 
@@ -65,9 +65,9 @@ class Refusals:
                 self._refuse([queue, *to], "moves to another queue")
             if jobs := jobs_with(outcome):
                 self._refuse([queue, *(job.queue for job in jobs)], "commits with new jobs")
-            match outcome:
+            match last_of(outcome):
                 case Continue(job=job, nodes=nodes, jobs=jobs):
-                    if nodes or jobs or logical_name(job.queue) != logical_name(queue):
+                    if nodes or jobs or logical_name(job.queue) != logical_name(ends_in(outcome)):
                         self._refuse([queue, job.queue, *(one.queue for one in jobs)], "continuations as flows")
                     self.jobs([job])
 

@@ -60,6 +60,12 @@ _LEAVINGS: Final[dict[str, Codec[Any, Any]]] = {
     "move": Codec(Move, pb.Move, leading=1, parts=_DELAY),
     "bury": Codec(Bury, pb.Bury, leading=1),
     "abandon": Codec(Abandon, pb.Abandon, leading=1),
+    "go_on": Codec(
+        Continue,
+        pb.Continue,
+        leading=1,
+        parts={"job": NEW_JOB.one, "nodes": NODE.many(), "jobs": NEW_JOB.many()},
+    ),
 }
 """The outcomes by which a job leaves a queue that it has passed, too."""
 
@@ -82,12 +88,6 @@ _NO_LEASE: Final = Lease("", "", "")
 
 _KINDS: Final[dict[str, Codec[Any, Any]]] = {
     **_LEAVINGS,
-    "go_on": Codec(
-        Continue,
-        pb.Continue,
-        leading=1,
-        parts={"job": NEW_JOB.one, "nodes": NODE.many(), "jobs": NEW_JOB.many()},
-    ),
     "extend": Codec(Extend, pb.Extend, leading=1, parts={"seconds": SECONDS}, names={"seconds": "lease_us"}),
     "progress": Codec(Progress, pb.Progress, leading=1),
     "pass_through": Codec(

@@ -128,10 +128,10 @@ def last_of(outcome: Outcome) -> Outcome:
 
 
 def leaving_by(outcome: Pass, last: Outcome) -> Pass:
-    """Return an outcome that passes the same queues and leaves the last one by another outcome of the same kind."""
-    if isinstance(last, (Continue, Pass, Extend, Progress)):
+    """Return an outcome that passes the same queues and leaves the last one by another outcome, under its lease."""
+    if isinstance(last, (Pass, Extend, Progress)):
         raise TypeError(f"a job leaves a queue that it has passed by no {type(last).__name__}")
-    return outcome._replace(then=last)
+    return outcome._replace(then=last._replace(lease=outcome.lease))
 
 
 def queues_of(outcome: Outcome) -> tuple[str, ...]:

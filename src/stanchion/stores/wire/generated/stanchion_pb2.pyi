@@ -465,18 +465,20 @@ class Passage(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., changed: bool = ...) -> None: ...
 
 class Leaving(_message.Message):
-    __slots__ = ("commit", "rollback", "move", "bury", "abandon")
+    __slots__ = ("commit", "rollback", "move", "bury", "abandon", "go_on")
     COMMIT_FIELD_NUMBER: _ClassVar[int]
     ROLLBACK_FIELD_NUMBER: _ClassVar[int]
     MOVE_FIELD_NUMBER: _ClassVar[int]
     BURY_FIELD_NUMBER: _ClassVar[int]
     ABANDON_FIELD_NUMBER: _ClassVar[int]
+    GO_ON_FIELD_NUMBER: _ClassVar[int]
     commit: Commit
     rollback: Rollback
     move: Move
     bury: Bury
     abandon: Abandon
-    def __init__(self, commit: _Optional[_Union[Commit, _Mapping]] = ..., rollback: _Optional[_Union[Rollback, _Mapping]] = ..., move: _Optional[_Union[Move, _Mapping]] = ..., bury: _Optional[_Union[Bury, _Mapping]] = ..., abandon: _Optional[_Union[Abandon, _Mapping]] = ...) -> None: ...
+    go_on: Continue
+    def __init__(self, commit: _Optional[_Union[Commit, _Mapping]] = ..., rollback: _Optional[_Union[Rollback, _Mapping]] = ..., move: _Optional[_Union[Move, _Mapping]] = ..., bury: _Optional[_Union[Bury, _Mapping]] = ..., abandon: _Optional[_Union[Abandon, _Mapping]] = ..., go_on: _Optional[_Union[Continue, _Mapping]] = ...) -> None: ...
 
 class Pass(_message.Message):
     __slots__ = ("passages", "then", "payload", "payload_chunk", "headers", "keep_entry")
