@@ -9,6 +9,7 @@ import pytest
 
 from stanchion import JobState
 from stanchion.core.ids import new_id
+from stanchion.core.names.partition_names import logical_name
 from stanchion.core.values.framing import chunk_with
 from stanchion.errors import CannotJoin
 from stanchion.stores.protocol import Store
@@ -157,7 +158,7 @@ class TestChunkContents:
         settle(store, Bury(row.lease, "E: no"))
         assert state(store, job.id) is JobState.DEAD
         dead = row_of(store, job.id)
-        assert (dead.queue, dead.payload, dead.items) == (letters or QUEUE, job.payload, 3)
+        assert (logical_name(dead.queue), dead.payload, dead.items) == (letters or QUEUE, job.payload, 3)
         assert store.retry([job.id]) == [Redriven.READY]
         (row,) = claim(store)
         assert (row.payload, row.items) == (job.payload, 3)
@@ -264,7 +265,8 @@ class TestPartsOfChunks:
         settle(store, Commit(row.lease, jobs=(letter, rest), tallies=(Tally(QUEUE, "buried", items),)))
         dead = row_of(store, letter.id)
         assert state(store, letter.id) is JobState.DEAD
-        assert (dead.dead_from, dead.dead_attempts, dead.attempts, dead.payload) == (QUEUE, 3, 0, payload)
+        assert logical_name(dead.dead_from or "") == QUEUE
+        assert (dead.dead_attempts, dead.attempts, dead.payload) == (3, 0, payload)
         assert (dead.dead_at or 0) >= dead.enqueued_at
         assert store.retry([letter.id]) == [Redriven.READY]
         (again,) = claim(store)
@@ -500,7 +502,7 @@ class TestPassingQueues:
         clock.advance(11)
         store.recover()
         assert settle(store, Pass(row.lease, self.THROUGH, Commit(row.lease))) is None
-        assert (row_of(store, row.id).queue, counted(store, "third")) == (QUEUE, {})
+        assert (logical_name(row_of(store, row.id).queue), counted(store, "third")) == (QUEUE, {})
 
     def test_a_repeat_is_known(self, store: Store) -> None:
         row = reserved(store, new_job("1"))
