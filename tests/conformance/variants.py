@@ -67,7 +67,7 @@ OF_SHARDS = (
 OF_ONE_SHARD = (
     *("move", "next_queue", "another_queue", "dead_letter", "parts_of_a_flow", "no_other_outcome"),
     *("tell_what_happened", "adopted_by_another_store", "test_a_death_and_a_retry", "test_staged_and_published"),
-    *("test_of_jobs_with_slots", "test_reserved_unseen"),
+    "test_of_jobs_with_slots",
 )
 """Parts of the names of cases about a second queue, slots, streams or a flow, which such a queue refuses."""
 
@@ -80,7 +80,9 @@ OF_PARKED_JOBS = ("a_waiter_at_a_semaphore_with", "a_waiter_of_an_order_key")
 
 _OF_MANAGERS = (*OF_NEW_LANES, *OF_PARKED_JOBS)
 
-OF_ONE_PARTITION = ("a_rate_counts_them", "test_pushed_as_running", "test_finished_by_a_publication")
+OF_ONE_PARTITION = (
+    *("a_rate_counts_them", "test_pushed_as_running", "test_reserved_unseen", "test_finished_by_a_publication"),
+)
 """Cases about the rate of a whole queue, of which each partition gets a share, and of claims that name a physical queue
 or take its jobs under one token."""
 

@@ -13,15 +13,19 @@ from stanchion.core.concurrency.aio import off_loop
 from stanchion.core.names.partition_names import checked_queue
 from stanchion.core.retry import Retry
 from stanchion.core.times import moment
+from stanchion.core.values.framing import as_content, as_text
 from stanchion.errors import InvalidInput
 from stanchion.jobs.call import encoded_result, with_checkpoint
 from stanchion.jobs.failures import Failure, failure_of
 from stanchion.jobs.job import Job, Meter
 from stanchion.jobs.outcome import UNCHANGED, Bury
+from stanchion.stores.fields.jobs import Kind, names
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState, Lease, NewJob
 from stanchion.stores.rules.lifecycle.outcomes import commit_of
 from stanchion.telemetry.traces import Block
+
+_CONTENTS = names(Kind.CONTENT)
 
 
 class ReportingMeter(Meter):
@@ -105,13 +109,15 @@ class HeldJob(Job):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the job and its lease as plain values, for JSON; it is a credential, as the token is in it."""
-        return {name: value for name, value in self._row._asdict().items() if value is not None}
+        found = {name: value for name, value in self._row._asdict().items() if value is not None}
+        return found | {name: as_text(found[name]) for name in _CONTENTS if name in found}
 
     @classmethod
     def from_dict(cls, app: HasContext, data: Mapping[str, Any]) -> Self:
         """Return the reservation that `to_dict` was called on, here or in another process."""
+        contents = {name: as_content(value) for name in _CONTENTS if isinstance(value := data.get(name), str)}
         try:
-            row = JobRow(**data)
+            row = JobRow(**{**data, **contents})
         except TypeError as error:
             raise InvalidInput(f"this is not what Reservation.to_dict() returned: {error}") from None
         if not row.token:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from stanchion.context.context import Context
 from stanchion.context.shard import shown_lane
+from stanchion.core.chunks.stored import decoded
 from stanchion.core.names.partition_names import logical_name, partition_number
 from stanchion.core.text.error_kinds import group_in
 from stanchion.core.times import moment
@@ -93,9 +94,17 @@ class Job:
 
     @property
     def payload(self) -> Any:
-        """The value that was pushed, or that `payload=` of an outcome has set since; for a task, its arguments."""
-        stored = self._context.codec.decode(self._row.payload)
+        """The value that was pushed, or that `payload=` of an outcome has set since; for a task, its arguments.
+
+        Of a job that carries a chunk: a sequence of its items, which are decoded when they are needed.
+        """
+        stored = decoded(self._context.codec, self._row.payload)
         return stored if self._row.task is None else without_checkpoint(stored)
+
+    @property
+    def items(self) -> int | None:
+        """The number of items of a chunk, 0 once it is divided into other jobs; None of a job that carries one item."""
+        return self._row.items
 
     @property
     def checkpoint(self) -> Any:
@@ -105,7 +114,7 @@ class Job:
         """
         if self._row.arrival_payload is None:
             return None
-        stored = self._context.codec.decode(self._row.payload)
+        stored = decoded(self._context.codec, self._row.payload)
         return stored if self._row.task is None else checkpoint_in(stored)
 
     @property
@@ -265,8 +274,8 @@ class Job:
 
     @property
     def result(self) -> Any:
-        """The result the job was committed with."""
-        return self._context.codec.decode(self._row.result)
+        """The result the job was committed with; a sequence of results if it is a chunk."""
+        return decoded(self._context.codec, self._row.result)
 
     @property
     def progress(self) -> Meter:
@@ -294,7 +303,7 @@ class Job:
     @property
     def entry_payload(self) -> Any:
         """The payload at its entry into its first queue; None if a move has changed it, and it was not kept."""
-        stored = self._context.codec.decode(entry_payload(self._row))
+        stored = decoded(self._context.codec, entry_payload(self._row))
         return stored if self._row.task is None else without_checkpoint(stored)
 
     @property

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final
 
+from stanchion.core.chunks.chunk import Chunk
 from stanchion.core.text.hiding import Hidden
 from stanchion.core.text.redaction import REDACTION, JobRedaction, Texts
 from stanchion.core.times import iso, moment
@@ -99,11 +100,16 @@ def run_time(job: Job) -> float | None:
 
 
 def readable(job: Job, name: str) -> tuple[object, str | None]:
-    """Return a stored value, or why it can't be read."""
+    """Return a stored value, as `shown`, or why it can't be read."""
     try:
-        return getattr(job, name), None
+        return shown(getattr(job, name)), None
     except StanchionError as error:
         return None, f"{error} (on the command line: --app module:app)"
+
+
+def shown(value: object) -> object:
+    """Return a value of a job for people: of a chunk, the number of its items and their bytes."""
+    return {"items": len(value), "bytes": len(value.encoded())} if isinstance(value, Chunk) else value
 
 
 def moment_of(error: dict[str, Any], which: str = "at") -> datetime | None:

@@ -1,4 +1,4 @@
-"""The name of a job for people: of its task, else its key, its station, or the first fields of its payload."""
+"""The name of a job for people: of its task, else key, station, number of items, or the first fields of its payload."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def job_names(context: Context, store: Store, jobs: Sequence[Job], now: int) -> 
 
 def _short_name(context: Context, job: Job) -> str:
     """Return the name of a job as far as it needs no payload; empty if it does."""
-    return job.task or job.key or _station(context, job)
+    return job.task or job.key or _station(context, job) or (f"{job.items:,} items" if job.items else "")
 
 
 def _station(context: Context, job: Job) -> str:

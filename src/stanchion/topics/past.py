@@ -89,7 +89,10 @@ def _pushed_at(found: Sequence[_Found], now: int) -> int:
 def _pushed(context: Context, found: _Found) -> Push | None:
     """Return the event of a job, to be pushed again; None if the job has another payload now."""
     _, headers, row, terms = found
-    payload = context.codec.decode(row["payload"] if row["arrival_payload"] is None else row["arrival_payload"])
+    stored = row["payload"] if row["arrival_payload"] is None else row["arrival_payload"]
+    if isinstance(stored, bytes):  # an event is one item
+        return None
+    payload = context.codec.decode(stored)
     if row["task"] is not None:
         try:
             (payload,), _ = called_with(payload)

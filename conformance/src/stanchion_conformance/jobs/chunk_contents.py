@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from base64 import b64decode
+from typing import Any, Literal
 
 import pytest
 
 from stanchion import JobState
 from stanchion.core.ids import new_id
 from stanchion.core.names.partition_names import logical_name
-from stanchion.core.values.framing import chunk_with
+from stanchion.core.values.framing import as_text, chunk_with
 from stanchion.errors import CannotJoin
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import POPPED, Claim
 from stanchion.stores.records.jobs import JobRow, NewJob, Redriven
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Move, Outcome, Pass, Passage, Rollback, Tally
+from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.rules.capacity.limits import Limits, limits_text
 from stanchion.stores.rules.lifecycle.trail import payload_at, stops_of
@@ -169,6 +171,32 @@ class TestChunkContents:
         clock.advance(11)
         assert [(row.payload, row.items) for row in store.recover()] == [(job.payload, 3)]
         assert [row.payload for row in claim(store)] == [job.payload]
+
+    def test_some_columns(self, store: Store) -> None:
+        store.push(jobs := [chunk(3), new_job('"~AAAA"')])
+        row = reserved(store, moved := chunk(2, queue="other"), queue="other")
+        settle(store, Commit(row.lease, chunk_with(2, b"\xff")))
+        columns = ("id", "payload", "items", "result", "arrival_payload")
+        where = (Condition("queue", "in", (QUEUE, "other")),)
+        found = {row[0]: row[1:] for row in store.select(Query("all", where, order="id", columns=columns)).rows}
+        assert found == {
+            jobs[0].id: (jobs[0].payload, 3, None, None),
+            jobs[1].id: ('"~AAAA"', None, None, None),
+            moved.id: (moved.payload, 2, chunk_with(2, b"\xff"), None),
+        }
+
+    @pytest.mark.parametrize("of", ["live", "history"])
+    def test_a_search_for_text_passes_them_over(self, store: Store, of: Literal["live", "history"]) -> None:
+        inside, failed, text = chunk(3, b"needle"), chunk(3, b"b"), new_job('"a needle"')
+        packed = chunk(3, b"\0\0" + b64decode("needleneedle"))  # as some stores keep it, the text is in it
+        assert "needle" in as_text(packed.payload)
+        store.push([inside, failed, text, packed])
+        rows = {row.id: row for row in claim(store, 4)}
+        for row in rows.values():
+            error = "E: a needle" if row.id == failed.id else "E"
+            settle(store, Rollback(row.lease, 0.0, error) if of == "live" else Bury(row.lease, error))
+        query = Query(of, (Condition("queue", "=", QUEUE),), text="needle")
+        assert {row.id for row in store.select(query).rows} == {failed.id, text.id}
 
     def test_staged_and_published(self, store: Store) -> None:
         jobs = [chunk(3), chunk(4, key="k"), new_job("1"), new_job("2", key="l")]

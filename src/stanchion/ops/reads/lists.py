@@ -15,6 +15,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Query
 from stanchion.stores.rules.lifecycle.jobs import state_of
+from stanchion.stores.rules.query import holds_text
 
 SHOWN: Final = 50
 """Jobs of one page."""
@@ -99,7 +100,7 @@ def _page_of_text(context: Context, store: Store, query: Query, now: int, after:
     text, letters_too = query.text or "", ByHome(store)
     while True:
         found = letters_too.select(replace(plain, limit=size, after=after))
-        hits = [place for place, row in enumerate(found.rows) if text in row[-1] or text in _errors_of(row)]
+        hits = [place for place, row in enumerate(found.rows) if holds_text(row[-1], row[_ERRORS], text)]
         if len(jobs) + len(hits) > limit:  # the cursor must follow the last job shown
             size = hits[limit - len(jobs) - 1] + 1
             continue
@@ -109,10 +110,6 @@ def _page_of_text(context: Context, store: Store, query: Query, now: int, after:
         if after is None or len(jobs) >= limit or looked >= SEARCHED or time.monotonic() >= deadline:
             return JobPage(jobs, after, looked)
         size = min(_AT_ONCE, 2 * size)
-
-
-def _errors_of(row: Sequence[Any]) -> str:
-    return row[_ERRORS] or ""
 
 
 def count(store: Store, query: Query) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from stanchion.core.checks import MAX_NAME, brief, whole
 from stanchion.core.ids import ID
-from stanchion.core.values.framing import as_text
+from stanchion.core.values.framing import Content
 from stanchion.errors import InvalidInput
 from stanchion.stores.fields.jobs import COMPARED, DEATH
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState
@@ -86,9 +86,14 @@ def met(row: JobRow, query: Query, now: int) -> bool:
         return False
     if query.order == "due" and row.state != QUEUED:
         return False
-    if query.text is not None and query.text not in as_text(row.payload) and query.text not in (row.errors or ""):
+    if query.text is not None and not holds_text(row.payload, row.errors, query.text):
         return False
     return all(_meets(row, condition, now) for condition in query.where)
+
+
+def holds_text(payload: Content, errors: str | None, text: str) -> bool:
+    """Return True if a payload or an error has this text; nobody looks into chunks for it."""
+    return (not isinstance(payload, bytes) and text in payload) or text in (errors or "")
 
 
 def _meets(row: JobRow, condition: Condition, now: int) -> bool:

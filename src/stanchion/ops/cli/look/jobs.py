@@ -185,6 +185,7 @@ def story(
     line(EXPIRES, when(expires_at(job)))
     for name in _SPANS:
         line(name.replace("_", " "), duration(getattr(job, name)))
+    line("items", "" if job.items is None else f"{job.items:,}")
     line("worker", safe(job.worker or ""))
     route = route_of(job.headers)
     line("forked from" if route else "replay of", job.origin)

@@ -24,7 +24,7 @@ from stanchion.core.checks import (
 )
 from stanchion.core.ids import ID
 from stanchion.core.values.codec import is_sealed
-from stanchion.core.values.framing import Content
+from stanchion.core.values.framing import MAX_ITEMS, Content, items_in
 from stanchion.errors import InvalidInput
 from stanchion.stores.fields.jobs import DEATH, FIELDS, KINDS, LIMITS, SPANS, WAITS, WITHIN, Kind
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState, NewJob
@@ -70,6 +70,8 @@ def check_stored(row: JobRow) -> None:
     for value, check in zip(row, _STORED_CHECKS, strict=True):
         if value is not None and check is not None:
             check(value)
+    if row.items != items_in(row.payload) and (row.items != 0 or row.finished_at is None):
+        raise InvalidInput(f"a job to adopt has as many items as its payload, or 0 once it is divided, not {row.items}")
     if len({value is None for value in _death(row)}) > 1:
         raise InvalidInput(f"a dead letter has all of {', '.join(DEATH)}, and another job none of them")
     for line in lines_of(row):
@@ -90,8 +92,14 @@ def check_id(value: str, what: str = "a job") -> None:
 
 
 def check_payload(text: Content | None, what: str = "the payload") -> None:
-    """Raise InvalidInput for a text that is neither JSON nor encrypted; a chunk is as its writer made it."""
-    if isinstance(text, str) and not (_SEALED.fullmatch(text) if is_sealed(text) else _is_json(text)):
+    """Raise InvalidInput for a text that is neither JSON nor encrypted, and for bytes that begin like no chunk.
+
+    What the rest of a chunk holds is up to its writer.
+    """
+    if isinstance(text, bytes):
+        if not 1 <= (items_in(text) or 0) <= MAX_ITEMS:
+            raise InvalidInput(f"{what} is a chunk, which begins with the number of its items: 4 bytes, big-endian")
+    elif text is not None and not (_SEALED.fullmatch(text) if is_sealed(text) else _is_json(text)):
         raise InvalidInput(f'{what} must be JSON, such as {{"id": 1}}, not {brief(text)}')
 
 

@@ -225,8 +225,8 @@ def met(dialect: Dialect, shape: Shape, table: Table) -> ColumnElement[bool]:
 def _met(dialect: Dialect, shape: Shape, table: Table) -> ColumnElement[bool]:
     conditions = [_condition(dialect, table, field, op, n) for n, (field, op) in enumerate(shape.where)]
     if shape.text:
-        wanted = param("text", Text)
-        conditions.append(or_(*(dialect.position(table.c[name], wanted) > 0 for name in ("payload", "errors"))))
+        payload, errors = (dialect.position(table.c[name], param("text", Text)) > 0 for name in ("payload", "errors"))
+        conditions.append(or_(and_(table.c["items"].is_(None), payload), errors))  # a chunk is no text to look into
     if shape.order == "due":
         conditions.append(table.c.state == QUEUED)
     return and_(true(), *conditions)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from stanchion.context import context_of
 from stanchion.core.times import iso
-from stanchion.errors import JobNotFound, LeaseLost
+from stanchion.errors import JobNotFound, LeaseLost, StanchionError
 from stanchion.jobs import lookup
 from stanchion.jobs.job import JobState
 from stanchion.jobs.outcome import UNCHANGED
@@ -102,7 +102,16 @@ def _reserved(call: Call, jobs: list[Reservation]) -> Answer:
 
 
 def _shape(job: Reservation) -> dict[str, object]:
-    return {**job_json(job, reveal=True), "token": job.token, "lease_until": iso(job.lease_until)}
+    shape = {**job_json(job, reveal=True), "token": job.token, "lease_until": iso(job.lease_until)}
+    return shape if job.items is None else {**shape, **_items_of(job)}
+
+
+def _items_of(job: Reservation) -> dict[str, object]:
+    """Return the items of a chunk, which its consumer works on, or why they can't be read."""
+    try:
+        return {"payload": list(job.payload)}
+    except StanchionError as error:
+        return {"payload": None, "unreadable": str(error)}
 
 
 def _held(call: Call) -> Reservation:

@@ -17,7 +17,7 @@ from stanchion.errors import InvalidInput, JobNotFound, StanchionError
 from stanchion.jobs import lookup
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.expiry import EXPIRES, expiry_of
-from stanchion.ops.job_json import SHOWN, last_error, readable
+from stanchion.ops.job_json import SHOWN, last_error, readable, shown
 from stanchion.ops.naming import job_name
 from stanchion.ops.reads.filters import CANCELLED, RETRIED
 from stanchion.ops.web.acts.moves import move
@@ -152,7 +152,7 @@ def _page(visit: Visit, job: Job, *, hidden: bool) -> Response:
 def _shown(job: Job, name: str, hide: Callable[[Any], object] | None) -> Markup:
     """Return a value as text; without its key, an encrypted one stays sealed."""
     try:
-        value = getattr(job, name)
+        value = shown(getattr(job, name))
     except StanchionError as error:
         return Markup("({})").format(str(error))
     return pretty(value if hide is None else hide(value))

@@ -1,0 +1,153 @@
+"""A job that carries a chunk: what programs read of it, and what people are shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from cryptography.fernet import Fernet
+from typer.testing import CliRunner
+
+from stanchion import JobState, Stanchion
+from stanchion.context import context_of
+from stanchion.copying.transfer import Transfer
+from stanchion.core.chunks.chunk import Chunk
+from stanchion.core.chunks.stored import stored
+from stanchion.core.ids import new_id
+from stanchion.django.jobs import listed, story_of
+from stanchion.jobs.reservation import Reservation
+from stanchion.ops.cli import cli
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.outcomes import Commit
+from tests.web.api.conftest import Client
+from tests.web.conftest import Browser, site_of
+
+ITEMS = [{"n": n, "name": f"item {n}"} for n in range(3)]
+QUEUE = "jobs"
+
+
+@pytest.fixture
+def url(tmp_path: Any) -> str:
+    return f"sqlite:///{tmp_path}/jobs.db"
+
+
+@pytest.fixture
+def app(url: str) -> Iterator[Stanchion]:
+    app = Stanchion(url)
+    yield app
+    app.close()
+
+
+def pushed(app: Stanchion, items: list[Any] = ITEMS, **fields: Any) -> str:
+    """Push a chunk; return the id of its job."""
+    codec, job_id = context_of(app).codec, new_id()
+    context_of(app).store.push([NewJob(job_id, QUEUE, stored(codec, Chunk.of(items)), **fields)])
+    return job_id
+
+
+def finished(app: Stanchion, job_id: str) -> None:
+    """Commit a chunk with a chunk of results."""
+    (held,) = app.queue(QUEUE).reserve()
+    assert held.id == job_id
+    result = stored(context_of(app).codec, Chunk.of([1, 2, 3]))
+    context_of(app).store.settle([Commit(held._row.lease, result)])
+
+
+class TestPrograms:
+    def test_read_the_items(self, app: Stanchion) -> None:
+        job_id = pushed(app)
+        job = app.get(job_id)
+        assert job is not None
+        assert (job.items, list(job.payload), job.payload[1:], job.checkpoint) == (3, ITEMS, Chunk.of(ITEMS[1:]), None)
+        finished(app, job_id)
+        done = app.get(job_id)
+        assert done is not None
+        assert (done.state, list(done.result), list(done.payload)) == (JobState.DONE, [1, 2, 3], ITEMS)
+
+    def test_of_one_item_there_are_none(self, app: Stanchion) -> None:
+        app.queue(QUEUE).push({"n": 1})
+        (job,) = app.queue(QUEUE).reserve()
+        assert (job.items, job.payload) == (None, {"n": 1})
+
+    def test_only_with_the_keys(self, url: str) -> None:
+        key = Fernet.generate_key()
+        with Stanchion(url, keys=[key]) as app:
+            job_id = pushed(app)
+        with Stanchion(url, keys=[Fernet.generate_key(), key]) as app:
+            job = app.get(job_id)
+            assert job is not None
+            assert (job.items, list(job.payload)) == (3, ITEMS)
+            assert b"item 1" not in job._row.payload  # type: ignore[operator]
+        shown = CliRunner().invoke(cli, ["--url", url, "show", job_id, "--json"])
+        assert "no keys" in json.loads(shown.stdout)["unreadable"]
+
+    def test_hand_a_reservation_on(self, app: Stanchion) -> None:
+        pushed(app)
+        (held,) = app.queue(QUEUE).reserve()
+        copy = Reservation.from_dict(app, json.loads(json.dumps(held.to_dict())))
+        assert (copy._row, list(copy.payload)) == (held._row, ITEMS)
+        copy.rollback(0.0, "again")
+
+    def test_find_others_by_content(self, app: Stanchion) -> None:
+        pushed(app, [{"n": 1}, {"n": 2}])
+        app.queue(QUEUE).push({"n": 1, "name": "item 1"})
+        assert [job.items for job in app.find(payload={"n": 1}, queue=QUEUE)] == [None]
+        assert [job.items for job in app.find(text="item", queue=QUEUE)] == [None]
+
+    def test_copy_them(self, app: Stanchion, tmp_path: Any) -> None:
+        finished(app, finished_id := pushed(app))
+        live = pushed(app)
+        with Stanchion(f"sqlite:///{tmp_path}/other.db") as other:
+            other.setup()
+            Transfer(context_of(app).store, context_of(other).store, [QUEUE], history=True).run()
+            for job_id in (live, finished_id):
+                job = other.get(job_id)
+                assert job is not None
+                assert (job.items, list(job.payload)) == (3, ITEMS)
+            assert list(other.get(finished_id).result) == [1, 2, 3]  # type: ignore[union-attr]
+
+    def test_replay_them(self, app: Stanchion) -> None:
+        finished(app, job_id := pushed(app))
+        [copy] = app.replay([job_id])
+        assert list(app.get(copy.id).payload) == ITEMS  # type: ignore[union-attr]
+
+
+class TestPeople:
+    def test_on_the_command_line(self, app: Stanchion, url: str) -> None:
+        job_id = pushed(app)
+        run = CliRunner()
+        shown = json.loads(run.invoke(cli, ["--url", url, "show", job_id, "--json"]).stdout)
+        assert (shown["items"], shown["payload"]["items"], shown["unreadable"]) == (3, 3, None)
+        assert shown["payload"]["bytes"] > 100
+        text = run.invoke(cli, ["--url", url, "show", job_id], catch_exceptions=False).stdout
+        assert "items" in text
+        listed = run.invoke(cli, ["--url", url, "jobs", QUEUE, "--json", "--text", "item"], catch_exceptions=False)
+        assert listed.exit_code == 0
+
+    def test_in_the_api(self, app: Stanchion) -> None:
+        job_id = pushed(app)
+        client = Client(site_of(app))
+        shown = client.get(f"jobs/{job_id}").json()
+        assert (shown["items"], shown["payload"]["items"]) == (3, 3)
+        [held] = client.post(f"queues/{QUEUE}/reserve", json={}).json()["jobs"]
+        assert (held["id"], held["items"], held["payload"]) == (job_id, 3, ITEMS)
+
+    def test_on_the_page(self, app: Stanchion) -> None:
+        job_id = pushed(app)
+        browser = Browser(site_of(app))
+        page = browser.get(f"/jobs/{job_id}")
+        assert page.status_code == 200
+        assert "3 items" in page.text
+        found = browser.get("/jobs", params={"queue": QUEUE, "text": "item"})
+        assert found.status_code == 200
+
+    def test_in_djangos_admin(self, app: Stanchion) -> None:
+        job_id = pushed(app)
+        [line] = listed(app, {"queue": QUEUE}).lines
+        assert line.name == "3 items"
+        told = story_of(app, job_id)
+        assert told is not None
+        assert told.name == "3 items"
+        assert listed(app, {"text": "item"}).lines == []
