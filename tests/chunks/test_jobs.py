@@ -79,7 +79,7 @@ class TestPrograms:
             job = app.get(job_id)
             assert job is not None
             assert (job.items, list(job.payload)) == (3, ITEMS)
-            assert b"item 1" not in job._row.payload  # type: ignore[operator]
+            assert b"item 1" not in job._row.payload
         shown = CliRunner().invoke(cli, ["--url", url, "show", job_id, "--json"])
         assert "no keys" in json.loads(shown.stdout)["unreadable"]
 
