@@ -16,7 +16,7 @@ SUFFIXES = frozenset({".py", ".lua", ".sql", ".proto"})
 COMMON = frozenset(
     (
         *("id", "queue", "state", "key", "lane", "task", "errors", "progress", "token", "worker"),
-        *("result", "payload", "priority", "headers", "rank"),
+        *("result", "payload", "priority", "headers", "rank", "items"),
     )
 )
 COMMON_SETTINGS = frozenset(("name", "lease", "paused", "declared", "lanes", "timeout", "ordered"))

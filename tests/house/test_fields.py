@@ -25,10 +25,11 @@ from stanchion.stores.fields.jobs import (
 from stanchion.stores.fields.sql import GIVEN, stored_as_given
 from stanchion.stores.records.jobs import JobRow, NewJob
 
-PYTHON_TYPES = dict.fromkeys(Kind, str) | {
-    **dict.fromkeys((Kind.MICROS, Kind.SMALL, Kind.INT), int),
-    Kind.REAL: float,
-    Kind.FLAG: bool,
+PYTHON_TYPES = dict.fromkeys(Kind, frozenset[type]((str,))) | {
+    **dict.fromkeys((Kind.MICROS, Kind.SMALL, Kind.INT), frozenset[type]((int,))),
+    Kind.REAL: frozenset((float,)),
+    Kind.FLAG: frozenset((bool,)),
+    Kind.CONTENT: frozenset((str, bytes)),
 }
 
 
@@ -59,10 +60,10 @@ def test_the_options_of_a_push_are_its_typed_ones() -> None:
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
 def test_a_field_has_the_type_of_its_kind(field: Field) -> None:
     hint = types_of(get_type_hints(JobRow)[field.name])
-    assert hint - {NoneType} == {PYTHON_TYPES[field.kind]}
+    assert hint - {NoneType} == PYTHON_TYPES[field.kind]
     assert (NoneType in hint) == (not field.required)
     if field.name in NewJob._fields:
-        assert types_of(get_type_hints(NewJob)[field.name]) - {NoneType} == {PYTHON_TYPES[field.kind]}
+        assert types_of(get_type_hints(NewJob)[field.name]) - {NoneType} == PYTHON_TYPES[field.kind]
 
 
 def test_steps_clear_fields_that_may_be_missing() -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from stanchion.context.unknown_work import UnknownWork
     from stanchion.context.upkeep import Upkeep
     from stanchion.core.values.codec import Codec
+    from stanchion.core.values.framing import Content
     from stanchion.stores.protocol import Store
     from stanchion.stores.rules.capacity.declared_rates import StoredRate
     from stanchion.telemetry.traces import Traces
@@ -310,6 +311,14 @@ class Context:
         self.schemas.keep(store)
         self.store_pipelines(store)
         self.store_texts(store)
+
+    def value_of(self, content: Content | None) -> Any:
+        """Return the value of a stored content: a `Chunk` if it carries many items."""
+        if not isinstance(content, bytes):
+            return self.codec.decode(content)
+        from stanchion.core.chunks.stored import decoded
+
+        return decoded(self.codec, content)
 
     def check_fits(self, job: NewJob) -> None:
         """Raise PayloadMisfit for a job that is about to move to a queue whose schema it does not fit."""

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any
 
 from stanchion.context.context import Context
-from stanchion.core.chunks.stored import decoded
 from stanchion.errors import StanchionError
 from stanchion.flows.plan import After
 from stanchion.stores.records.flows import FlowNode, MemberEnd
@@ -87,7 +86,7 @@ class Values:
         if end.state != JobState.DONE:
             who = f"job {end.job}" if end.job else f"the part {end.child}"
             raise NoValue(f"{who} of the flow {self._root} is {end.state}; `retry` it first")
-        return decoded(self._context.codec, end.result) if end.child is None else self.of(end.child)
+        return self._context.value_of(end.result) if end.child is None else self.of(end.child)
 
     def _not_yet(self, node_id: str) -> NoValue:
         return NoValue(f"the part {node_id} of the flow {self._root} is not done yet; retry this job once it is")

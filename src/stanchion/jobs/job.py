@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from stanchion.context.context import Context
 from stanchion.context.shard import shown_lane
-from stanchion.core.chunks.stored import decoded
 from stanchion.core.names.partition_names import logical_name, partition_number
 from stanchion.core.text.error_kinds import group_in
 from stanchion.core.times import moment
@@ -98,7 +97,7 @@ class Job:
 
         Of a job that carries a chunk: a sequence of its items, which are decoded when they are needed.
         """
-        stored = decoded(self._context.codec, self._row.payload)
+        stored = self._context.value_of(self._row.payload)
         return stored if self._row.task is None else without_checkpoint(stored)
 
     @property
@@ -114,7 +113,7 @@ class Job:
         """
         if self._row.arrival_payload is None:
             return None
-        stored = decoded(self._context.codec, self._row.payload)
+        stored = self._context.value_of(self._row.payload)
         return stored if self._row.task is None else checkpoint_in(stored)
 
     @property
@@ -275,7 +274,7 @@ class Job:
     @property
     def result(self) -> Any:
         """The result the job was committed with; a sequence of results if it is a chunk."""
-        return decoded(self._context.codec, self._row.result)
+        return self._context.value_of(self._row.result)
 
     @property
     def progress(self) -> Meter:
@@ -303,7 +302,7 @@ class Job:
     @property
     def entry_payload(self) -> Any:
         """The payload at its entry into its first queue; None if a move has changed it, and it was not kept."""
-        stored = decoded(self._context.codec, entry_payload(self._row))
+        stored = self._context.value_of(entry_payload(self._row))
         return stored if self._row.task is None else without_checkpoint(stored)
 
     @property

@@ -68,7 +68,7 @@ class Execution(FunctionCall):
             self.work = known if row.items is None else known.of_chunk(row)
             if refusal := self.work.refused(row):
                 raise Unrunnable(refusal)
-            self.payload = context.codec.decode(row.payload)
+            self.payload = context.value_of(row.payload)
             self.args, self.kwargs = self.work.arguments(self.payload)
             # A bare payload is the item of a station, which takes nothing else.
             if row.flow_root is not None and row.task is not None and (after := after_of(row)).node:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from stanchion.core.chunks.chunk import Chunk
 from stanchion.core.values.codec import Codec
 from stanchion.core.values.framing import Content
@@ -14,6 +12,6 @@ def stored(codec: Codec, chunk: Chunk, what: str = "payload") -> Content:
     return codec.encode_json(chunk.text(0), what) if len(chunk) == 1 else codec.sealed_chunk(chunk.encoded())
 
 
-def decoded(codec: Codec, content: Content | None) -> Any:
+def decoded(codec: Codec, content: Content | None) -> object:
     """Return the value of a stored content: a `Chunk` if it carries many items."""
     return Chunk.decoded(codec.opened_chunk(content)) if isinstance(content, bytes) else codec.decode(content)

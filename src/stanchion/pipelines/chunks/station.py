@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import Signature
-from typing import Any, Protocol
+from typing import Protocol
 
 from stanchion.context.context import Context
 from stanchion.context.work import Checks
@@ -28,7 +28,7 @@ class ItemStation(Protocol):
     timeout: float | None
     attempts_max: int | None
     is_async: bool
-    function: Callable[..., Any]
+    function: Callable[..., object]
     signature: Signature
     job_parameter: str | None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from stanchion.core.chunks.chunk import Chunk
 from stanchion.errors import InvalidInput
@@ -38,7 +38,7 @@ class ChunkWork:
         self.station, self.row = station, row
         self.name, self.queue, self.retry = station.name, station.queue, station.retry
         self.timeout, self.attempts_max, self.is_async = station.timeout, station.attempts_max, station.is_async
-        self.function: Callable[[Chunk], Any] = self._arun if station.is_async else self._run
+        self.function: Callable[[Chunk], object] = self._arun if station.is_async else self._run
         self.signature = signature_of(self.function)
         self.refused = station.refused
 
@@ -75,8 +75,8 @@ class ChunkWork:
         for index, item in self._begun(items, ends):
             try:
                 self._expect(item)
-                made: Awaitable[object] = call(item)
-                value = await made
+                made = call(item)
+                value = await made if isinstance(made, Awaitable) else made
             except (Exception, SystemExit) as error:
                 self._fail(ends, index, items, error)
             else:
@@ -96,7 +96,7 @@ class ChunkWork:
                 limit.deadline = now + limit.seconds  # a time-out of the station is one of each item
             yield index, item
 
-    def _call(self) -> Callable[[object], Any]:
+    def _call(self) -> Callable[[object], object]:
         """Return the function as it is called for an item."""
         function, name = self.station.function, self.station.job_parameter
         if name is None:

@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 
 from stanchion.stores.records.jobs import SECOND, UNLANED, JobRow, JobState, Lease, NewJob
-from stanchion.stores.records.outcomes import Commit, Continue, Ending, Extend, Move, Outcome, Progress, Renewal
+from stanchion.stores.records.outcomes import Commit, Continue, Ending, Extend, Move, Outcome, Pass, Progress, Renewal
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.capacity.limits import limits_in
 from stanchion.stores.rules.capacity.slots import semaphore_slot
@@ -223,7 +223,12 @@ class Outcomes:
         """Apply outcomes, fenced by their leases; `guarded`: see `joined`."""
         if not outcomes:
             return []
-        jobs = list(chain.from_iterable(map(outcome_rules.jobs_with, outcomes)))
+        jobs = [
+            job
+            for outcome in outcomes
+            if (type(outcome) is Commit and outcome.jobs) or type(outcome) is Pass
+            for job in outcome_rules.jobs_with(outcome)
+        ]
 
         def work(run: Runner, again: bool) -> list[JobState | None]:
             return self.settle_in(run, outcomes, again=again or repeat)
