@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 
 from stanchion.core.ids import new_ids
 from stanchion.errors import SchemaMismatch
+from stanchion.stores.fields.jobs import Kind, names
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.registry import open_store
@@ -83,7 +84,7 @@ def test_jobs_are_brought_along(store: SqlStore, request: pytest.FixtureRequest)
 def test_columns_tables_and_indexes_of_later_releases_are_added(store: SqlStore) -> None:
     (job_id,) = new_ids(1)
     store.push([NewJob(job_id, "q", "1")])
-    everything, names = described(store), slot_names(store)
+    everything, length = described(store), slot_names(store)
     narrow = {"mysql": "MODIFY COLUMN name VARCHAR(200) NOT NULL", "postgresql": "ALTER COLUMN name TYPE VARCHAR(200)"}
     with store.database.connection() as connection:
         on = " ON stanchion_history" if store.dialect.names[0] == "mysql" else ""
@@ -100,9 +101,32 @@ def test_columns_tables_and_indexes_of_later_releases_are_added(store: SqlStore)
     steps = store.setup()
     assert len([step for step in steps if "ADD COLUMN" in step]) == 2
     assert described(store) == everything
-    assert slot_names(store) == names
+    assert slot_names(store) == length
     assert store.setup() == []
     assert [row.id for row in store.claim(Claim("q", 10, "t", "w")).rows] == [job_id]
+
+
+@pytest.mark.parametrize("store", ["postgresql"], indirect=True)
+def test_postgresql_compresses_contents_by_lz4(store: SqlStore) -> None:
+    """In new tables and in tables of earlier versions, where the server can."""
+    assert compressed(store) == set(names(Kind.CONTENT))
+    with store.database.connection() as connection:
+        connection.exec_driver_sql("ALTER TABLE stanchion_jobs ALTER payload SET COMPRESSION default")
+        connection.exec_driver_sql("UPDATE stanchion_meta SET version = 6")
+    assert compressed(store) == {"arrival_payload", "entry_payload", "result"}
+    assert any("SET COMPRESSION lz4" in step for step in store.setup())
+    assert compressed(store) == set(names(Kind.CONTENT))
+
+
+def compressed(store: SqlStore) -> set[str]:
+    """Return the columns of jobs that are compressed by LZ4 wherever they are."""
+    with store.database.connection() as connection:
+        found = connection.exec_driver_sql("""
+            SELECT attname FROM pg_attribute
+            WHERE attrelid IN ('stanchion_jobs'::regclass, 'stanchion_history'::regclass, 'stanchion_stage'::regclass)
+            GROUP BY attname HAVING bool_and(attcompression = 'l')
+        """)
+        return set(found.scalars())
 
 
 def slot_names(store: SqlStore) -> int | None:

@@ -108,6 +108,26 @@ class TestChunkContents:
         done = row_of(store, job.id)
         assert (done.payload, done.items, done.arrival_payload) == (chunk_with(2, b"\xfe"), 2, job.payload)
 
+    def test_a_single_item_as_the_payload_of_a_commit(self, store: Store) -> None:
+        row = reserved(store, job := chunk())
+        assert settle(store, Commit(row.lease, payload='"one"')) is JobState.DONE
+        done = row_of(store, job.id)
+        assert (done.payload, done.items, done.arrival_payload) == ('"one"', None, job.payload)
+        assert counted(store)["committed"] == 3
+
+    def test_the_result_of_a_single_item(self, store: Store) -> None:
+        row = reserved(store, job := new_job('"~AAAA"'))
+        result = chunk_with(2, b"\xfe")
+        assert settle(store, Commit(row.lease, result)) is JobState.DONE
+        done = row_of(store, job.id)
+        assert (done.payload, done.items, done.result) == ('"~AAAA"', None, result)
+
+    def test_in_columns(self, store: Store) -> None:
+        jobs = [chunk(), new_job('{"a":1}')]
+        store.push(jobs)
+        page = store.select(Query(of="live", order="id", columns=("id", "payload")))
+        assert dict(page.rows) == {job.id: job.payload for job in jobs}
+
     def test_the_payload_of_a_rollback(self, store: Store) -> None:
         row = reserved(store, job := chunk())
         assert settle(store, Rollback(row.lease, 0.0, "E", payload=chunk_with(2, b"\xfe"))) is JobState.READY
@@ -296,6 +316,7 @@ class TestPartsOfChunks:
         assert logical_name(dead.dead_from or "") == QUEUE
         assert (dead.dead_attempts, dead.attempts, dead.payload) == (3, 0, payload)
         assert (dead.dead_at or 0) >= dead.enqueued_at
+        assert [row.id for row in store.select(Query(where=(Condition("state", "=", "dead"),))).rows] == [letter.id]
         assert store.retry([letter.id]) == [Redriven.READY]
         (again,) = claim(store)
         assert (again.id, again.payload, again.attempts, again.dead_from) == (letter.id, payload, 1, None)
@@ -396,6 +417,14 @@ class TestItemsAreCounted:
         row = reserved(store, chunk(7))
         settle(store, end(row))
         assert counted(store) == {"pushed": 7, "reserved": 7, event: 7}
+
+    def test_of_a_move_as_they_were(self, store: Store) -> None:
+        row = reserved(store, chunk(7))
+        settle(store, Move(row.lease, "next", chunk_with(2, b"x")))
+        assert counted(store)["moved"] == 7
+        (row,) = claim(store, queue="next")
+        settle(store, Move(row.lease, "last", "1"))
+        assert counted(store, "next") == {"reserved": 2, "moved": 2}
 
     def test_popped(self, store: Store) -> None:
         row = reserved(store, chunk(7), delivery=POPPED)
