@@ -8,36 +8,34 @@ from operator import attrgetter
 
 from sqlalchemy import text
 
-from stanchion.stores.fields.jobs import Step
-from stanchion.stores.fields.sql import resets
+from stanchion.stores.fields.jobs import TIES, Step
+from stanchion.stores.fields.sql import missing, resets
 from stanchion.stores.mariadb.packets import arrays
-from stanchion.stores.mariadb.settle import IN_TIME, PLAIN
+from stanchion.stores.mariadb.settle import IN_TIME
 from stanchion.stores.mariadb.statements import LISTED, given_fields, names_of
 from stanchion.stores.records.jobs import UNLANED, JobRow, JobState
 from stanchion.stores.records.outcomes import Move
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules.lifecycle.jobs import items_of_all
 from stanchion.stores.rules.lifecycle.outcomes import settled
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
-from stanchion.stores.sql.rows.contents import contents_of, packed, row_from
 from stanchion.stores.sql.rows.jobs import Jobs
 from stanchion.stores.sql.rows.queues import QueueRows
 
-_CLAIM, _ID = attrgetter("lease.queue", "lease.token"), attrgetter("lease.id")
+_CLAIM, _ID, _PAYLOAD = attrgetter("lease.queue", "lease.token"), attrgetter("lease.id"), attrgetter("payload")
 
-_READ = ("id", "enqueued_at", "payload", "items", "headers", "attempts", "arrival_payload", "trail", "entry_payload")
+_READ = ("id", "enqueued_at", "payload", "headers", "attempts", "arrival_payload", "trail", "entry_payload")
 """The inputs of the rule of a move."""
 
 _HELD = text(f"""
     SELECT {names_of(_READ, "job.")}, (SELECT max_running FROM stanchion_queues WHERE name = :queue) IS NOT NULL
     FROM {LISTED}
     WHERE job.id IN :ids AND job.queue = :queue AND job.token = :token AND {IN_TIME}
-        AND {PLAIN}
+        AND {missing(TIES, "job.")}
     FOR UPDATE
 """)
 
-_WRITTEN = ("id", "queue", "run_at", "payload", "items", "headers", "trail", "entry_payload")
+_WRITTEN = ("id", "queue", "run_at", "payload", "headers", "trail", "entry_payload")
 _MOVE = text(f"""
     UPDATE {given_fields(_WRITTEN, "moves")} STRAIGHT_JOIN {LISTED} ON job.id = given.id SET
         {", ".join(f"job.{name} = given.{name}" for name in _WRITTEN[1:])},
@@ -54,8 +52,8 @@ class MariaDBMoves:
 
     def move_in(self, run: Runner, moves: Sequence[Move]) -> list[JobState] | None:
         ids, claims = set(map(_ID, moves)), set(map(_CLAIM, moves))
-        if len(ids) < len(moves) or len(claims) > 1:
-            return None
+        if len(ids) < len(moves) or len(claims) > 1 or bytes in set(map(type, map(_PAYLOAD, moves))):
+            return None  # as JSON, chunks would take several times as long as row by row
         ((queue, token),) = claims
         rows = run.rows(_HELD, {"ids": sorted(ids), "queue": queue, "token": token})
         if len(rows) < len(ids):
@@ -65,15 +63,14 @@ class MariaDBMoves:
         before = {row[0]: _job(queue, token, row) for row in rows}
         now, settings = self._db.clock(run), QueueSettings(queue)
         after = [settled(before[move.lease.id], move, settings, now).row for move in moves]
-        written = [packed(row) if bytes in map(type, contents_of(row)) else row for row in after]
         self._queues.insert(run, {move.queue for move in moves} - {queue})
-        for some in arrays(map(attrgetter(*_WRITTEN), written)):
+        for some in arrays(map(attrgetter(*_WRITTEN), after)):
             run.send(_MOVE, {"moves": some})
-        self._jobs.count(run, Counter({(queue, "moved"): items_of_all(before.values())}))
+        self._jobs.count(run, Counter({(queue, "moved"): len(moves)}))
         run.woken.update(row.queue for row in after if row.run_at <= now)
         return [JobState.READY if row.run_at <= now else JobState.SCHEDULED for row in after]
 
 
 def _job(queue: str, token: str, read: Sequence[object]) -> JobRow:
     unread = JobRow("", queue, UNLANED, JobState.RUNNING.value, 0, 0, 0, 0, "", token=token)
-    return row_from(list(map(dict(zip(_READ, read, strict=False)).get, JobRow._fields, unread)))
+    return JobRow._make(map(dict(zip(_READ, read, strict=False)).get, JobRow._fields, unread))

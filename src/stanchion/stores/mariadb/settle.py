@@ -21,14 +21,13 @@ from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import HELD_COLUMNS, HISTORY_COLUMNS, queues
 from stanchion.stores.sql.jobs.settle import HeldJobs, HeldStatements, TransactionCommits
-from stanchion.stores.sql.rows.contents import as_stored
 from stanchion.stores.sql.rows.held_job import HeldJob
 from stanchion.stores.sql.rows.jobs import Jobs
 from stanchion.stores.sql.rows.queue_row import queue_row
 
 # Called by built-ins, without a frame for each job.
 _ID, _CLAIM, _RESULT = attrgetter("lease.id"), attrgetter("lease.queue", "lease.token"), attrgetter("result", "payload")
-_TIES = attrgetter("ties")
+_TIES, _OWN_RESULT = attrgetter("ties"), attrgetter("result")
 IN_TIME = f"job.state = 'running' AND {in_time(NOW, 'job.')}"
 
 PLAIN = missing((name for name in TIES if name != "items"), "job.")
@@ -100,11 +99,14 @@ class MariaDBHeldRows:
 
     def keep_done(self, run: Runner, commits: Sequence[Commit]) -> None:
         queues = sorted({one.lease.queue for one in commits})
+        if bytes in set(map(type, map(_OWN_RESULT, commits))):  # as JSON, they would take several times as long
+            self._general.keep_done(run, [one for one in commits if isinstance(one.result, bytes)])
+            commits = [one for one in commits if not isinstance(one.result, bytes)]
         given = [one for one in commits if _RESULT(one) != (None, None)]
         if len(given) < len(commits):
             bare = [one.lease.id for one in commits if _RESULT(one) == (None, None)]
             run.send(_KEEP, {"ids": bare, "queues": queues})
-        results = ((one.lease.id, as_stored(one.result), one.payload) for one in given)
+        results = ((one.lease.id, one.result, one.payload) for one in given)
         for some in arrays(results):
             run.send(_KEEP_RESULTS, {"commits": some, "queues": queues})
 

@@ -71,7 +71,6 @@ _TYPES = {
     Kind.CONTENT: f"LONGTEXT {TEXT}",
     Kind.JSON: f"LONGTEXT {TEXT}",
     Kind.MICROS: "BIGINT",
-    Kind.INT: "INT",
 }
 
 
