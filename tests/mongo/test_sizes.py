@@ -8,9 +8,13 @@ from pymongo import UpdateMany
 from pymongo.errors import BulkWriteError
 
 from stanchion import Job, JobState, Stanchion, chain
+from stanchion.core.ids import new_id
+from stanchion.core.values.framing import chunk_with
 from stanchion.errors import InvalidInput
-from stanchion.stores.mongo.client.documents import MAX_CONTENT
+from stanchion.stores.mongo.client.documents import MAX_CHUNK, MAX_CONTENT
 from stanchion.stores.mongo.store import MongoStore
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.outcomes import Commit, Move, Rollback
 from stanchion_conformance.harness import QUEUE, NewStore, new_job, sizes_of
 
 SECRET = "the-secret-of-Ada"
@@ -38,6 +42,26 @@ def test_a_payload_is_refused_and_so_is_the_rest_of_its_batch(new_store: NewStor
             store.push([new_job(), new_job(payload)])
         assert refused(caught, MAX_CONTENT)
     assert sizes_of(store, QUEUE).total == 0
+
+
+def test_a_chunk_is_refused_that_leaves_no_room_for_its_parts(new_store: NewStore) -> None:
+    store = new_store()
+    job = new_job("")._replace(payload=chunk_with(2, b"x" * MAX_CHUNK))
+    for store_it in (lambda: store.push([job]), lambda: store.stage("write", "attempt", [new_job(), job])):
+        with pytest.raises(InvalidInput) as caught:
+            store_it()
+        assert refused(caught, MAX_CHUNK)
+    store.push([fits := new_job("")._replace(payload=chunk_with(2, b"x" * (MAX_CHUNK - 4)))])
+    (row,) = store.claim(Claim(QUEUE, 1, new_id())).rows
+    large = chunk_with(2, b"y" * (MAX_CHUNK - 4))
+    store.settle([Move(row.lease, QUEUE, large, keep_entry=True)])
+    (row,) = store.claim(Claim(QUEUE, 1, new_id())).rows
+    store.settle([Rollback(row.lease, 0.0, "e" * 10_000, payload=fits.payload)])
+    (row,) = store.claim(Claim(QUEUE, 1, new_id())).rows
+    part = chunk_with(1, b"z" * (MAX_CHUNK // 2))
+    parts = tuple(new_job(queue="parts", origin=row.id)._replace(payload=part) for _ in range(2))
+    assert store.settle([Commit(row.lease, jobs=parts)]) == [JobState.DONE]
+    assert sizes_of(store, "parts").total == 2
 
 
 def test_the_largest_payload_leaves_room_for_its_errors(app: Stanchion) -> None:

@@ -13,6 +13,7 @@ from stanchion.core.ids import new_id
 from stanchion.core.names.partition_names import logical_name
 from stanchion.core.values.framing import as_text, chunk_with
 from stanchion.errors import CannotJoin
+from stanchion.queues.operating import purge
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import POPPED, Claim
 from stanchion.stores.records.jobs import JobRow, NewJob, Redriven
@@ -384,6 +385,35 @@ class TestItemsAreCounted:
         assert counted(store) == {"pushed": 8, "reserved": 8}
         assert store.settle([Commit(row.lease) for row in rows]) == [JobState.DONE] * 3
         assert counted(store)["committed"] == 8
+
+    def test_not_of_jobs_that_wait(self, store: Store) -> None:
+        store.push([chunk(3, order_key="k"), chunk(4, order_key="k")])
+        (row,) = claim(store, 10)
+        assert counted(store) == {"pushed": 7, "reserved": 3}
+        settle(store, Commit(row.lease))
+        assert len(claim(store, 10)) == 1
+        assert counted(store) == {"pushed": 7, "reserved": 7, "committed": 3}
+
+    def test_after_upkeep(self, store: Store, clock: StoreClock) -> None:
+        store.configure(QUEUE, {"history_ttl": 60.0})
+        row = reserved(store, chunk(10))
+        settle(store, Commit(row.lease, jobs=(chunk(10, queue="next"),), tallies=(Tally(QUEUE, "moved", 10),)))
+        store.push([chunk(4)])
+        (row,) = claim(store)
+        settle(store, Commit(row.lease))
+        counts = {"pushed": 14, "reserved": 14, "moved": 10, "committed": 4}
+        assert counted(store) == counts
+        store.maintain()
+        assert counted(store) == counts
+        clock.advance(61)
+        store.maintain()
+        assert (store.fetch([row.id]), counted(store)) == ({}, counts)
+
+    def test_of_jobs_that_upkeep_deletes_before_it_counts(self, store: Store) -> None:
+        row = reserved(store, chunk(4))
+        settle(store, Commit(row.lease))
+        assert purge(store, QUEUE, 0.0) == 1
+        assert counted(store) == {"pushed": 4, "reserved": 4, "committed": 4}
 
     def test_of_claims_by_ids(self, store: Store) -> None:
         store.push(jobs := [chunk(3), chunk(4)])

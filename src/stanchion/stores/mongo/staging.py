@@ -13,7 +13,7 @@ from pymongo.errors import DuplicateKeyError
 
 from stanchion.stores.cas.entries import STALE, is_stale
 from stanchion.stores.cas.staging import Begun, Piece, Staged, Staging, in_pieces, is_strict, job_in, job_text
-from stanchion.stores.mongo.client.documents import Document, overdue, up_to
+from stanchion.stores.mongo.client.documents import Document, overdue, refuse_large_chunk, up_to
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import BULK_SECONDS, Access
 from stanchion.stores.mongo.values import Values, id_of
@@ -241,6 +241,7 @@ class Publications:
 def _staged(write: str, attempt: str, job: NewJob) -> Document:
     document = {**_place(write, attempt, job.id), "strict": is_strict(job)}
     if isinstance(job.payload, bytes):
+        refuse_large_chunk(job.payload)
         return {**document, "text": job_text(job._replace(payload="")), "payload": job.payload}
     return {**document, "text": job_text(job)}
 

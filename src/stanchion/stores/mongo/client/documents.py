@@ -29,6 +29,7 @@ from typing import Any
 from bson import Int64, ObjectId
 from bson.datetime_ms import DatetimeMS
 
+from stanchion.core.values.framing import Content
 from stanchion.errors import InvalidInput
 from stanchion.stores.cas.entries import key_of, slot_of
 from stanchion.stores.cas.jobs import Change, Seen
@@ -48,6 +49,9 @@ BY_ARRIVAL = [("enqueued_at", 1), ("_id", 1)]
 
 MAX_CONTENT = 15 << 20
 """Bytes available for the payload and headers of a live job; the rest of a document is for its errors."""
+
+MAX_CHUNK = 3 << 20
+"""Maximum bytes of a chunk: a document has room for its payloads on entry, on arrival and now, and for its parts."""
 
 KEPT: Document = {"gone": {"$exists": False}}
 """Filter for visible jobs."""
@@ -103,6 +107,8 @@ def document_of(row: JobRow) -> Document:
 def refuse_large(row: JobRow) -> None:
     """Raise InvalidInput for a job without room for later additions."""
     contents = list(filter(None, _contents(row)))
+    if row.items is not None:
+        refuse_large_chunk(row.payload)
     if 4 * sum(map(len, contents)) <= MAX_CONTENT:
         return
     size = sum(len(one.encode() if isinstance(one, str) else one) for one in contents)
@@ -110,6 +116,15 @@ def refuse_large(row: JobRow) -> None:
         raise InvalidInput(
             f"payload and headers take {size:,} bytes, more than the limit of {MAX_CONTENT:,} on MongoDB, where a job "
             f"is one document; store large values elsewhere and pass a reference"
+        )
+
+
+def refuse_large_chunk(payload: Content) -> None:
+    """Raise InvalidInput for a chunk that leaves no room for what becomes of it."""
+    if isinstance(payload, bytes) and len(payload) > MAX_CHUNK:
+        raise InvalidInput(
+            f"a chunk has {len(payload):,} bytes, more than the limit of {MAX_CHUNK:,} on MongoDB, where its document "
+            f"also holds its parts; set max_payload to {MAX_CHUNK} at most, so that chunks are cut smaller"
         )
 
 
