@@ -9,7 +9,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Commit, Pass, Passage, Tally
 from stanchion_conformance.harness import NewStore, StoreClock, counts_of
-from tests.mongo.acts import Act, World, settled
+from tests.mongo.acts import Act, World, purged, settled
 from tests.mongo.aftermath import finish, jobs, take_back
 from tests.mongo.cutting import cut_at_any_command
 
@@ -103,3 +103,11 @@ def test_a_queue_that_a_job_passes_is_known(new_store: NewStore, clock: StoreClo
     world = World(store := new_store(), clock)
     pass_on(world)(store)
     assert {world.queue, world.other, passed(world)} <= {one.name for one in store.queues()}
+
+
+def test_the_items_of_a_chunk_are_counted_when_it_leaves_history(new_store: NewStore, clock: StoreClock) -> None:
+    world = World(store := new_store(), clock)
+    store.settle([Commit(whole(world).lease)])
+    assert purged(store, world.queue) == 1
+    counts = counts_of(store, world.queue)
+    assert (counts.pushed, counts.reserved, counts.committed) == (ITEMS, ITEMS, ITEMS)
