@@ -10,10 +10,12 @@ from stanchion.core.ids import new_id
 from stanchion.core.values.framing import chunk_with, items_in
 from stanchion.stores.cas.entries import STALE
 from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.flows import ExtendFlow, FlowNode, OpenFlow
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Move, Outcome, Pass, Passage, Tally
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.capacity.limits import Limits, limits_text
+from stanchion.stores.rules.flows import FlowPosition
 from stanchion_conformance.harness import counts_of, sizes_of
 from tests.redis.conftest import Open
 from tests.redis.deaths import Way, at_every_call, ways
@@ -151,3 +153,17 @@ def test_a_queue_expires_with_its_chunks(one: RedisStore) -> None:
         one.clock_offset += HOUR + 61.0
         one.maintain()
     assert one.queues([FROM]) == []
+
+
+@pytest.mark.parametrize("once", [None, new_id()])
+def test_a_chunk_is_a_member_of_a_flow(one: RedisStore, once: str | None) -> None:
+    root = new_id()
+    node = FlowNode(root, root, "list", closed=False)
+    member = chunk(4)._replace(**FlowPosition(root, root, 0)._asdict())
+    assert one.change_flows([OpenFlow([node], []), ExtendFlow(root, [member], once=once)]) == [True, True]
+    (row,) = one.claim(Claim(FROM, 9, new_id(), lease=LEASE)).rows
+    assert (row.id, row.payload, row.items) == (member.id, member.payload, 4)
+    assert one.settle([Commit(row.lease, member.payload)]) == [JobState.DONE]
+    (end,) = one.flow_ends(root)
+    assert (end.job, end.result) == (member.id, member.payload)
+    assert counts_of(one, FROM).committed == 4

@@ -12,12 +12,12 @@ import pytest
 from stanchion.core.ids import new_id
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import Lease, NewJob
-from stanchion.stores.records.outcomes import Bury, Move
-from stanchion.stores.records.queues import Sizes
+from stanchion.stores.records.outcomes import Bury, Commit, Move, Pass, Passage
+from stanchion.stores.records.queues import Counts, Sizes
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.registry import open_store
 from stanchion.waits.pop import pop
-from stanchion_conformance.harness import sizes_of
+from stanchion_conformance.harness import counts_of, sizes_of
 from tests.servers.redis_cluster import RedisCluster
 
 HERE, THERE = "orders", "shipping"
@@ -173,6 +173,20 @@ def test_brought_twice_it_arrives_once_also_when_it_is_done(
     assert store.fetch([job]) == {}
     goes_on()
     assert sizes_of(store, THERE).total == 0
+
+
+def test_what_a_step_counts_in_another_queue_is_counted_once(
+    store: RedisStore, new_store: Callable[[], RedisStore]
+) -> None:
+    lease, mover = Lease(HERE, running(store), "t"), new_store()
+    goes_on = dies_before(mover, "count")
+    with pytest.raises(Died):
+        mover.settle([Pass(lease, (Passage(THERE),), Commit(lease))])
+    store.maintain()
+    goes_on()
+    assert counts_of(store, HERE) == Counts(pushed=1, reserved=1, moved=1)
+    assert counts_of(store, THERE) == Counts(reserved=1, committed=1)
+    assert store.fetch([lease.id])[lease.id].queue == THERE
 
 
 def test_a_late_bringer_does_not_forget_the_next_journey(

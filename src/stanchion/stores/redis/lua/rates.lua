@@ -22,9 +22,9 @@ local function refilled(rate, tokens, filled_at, awaited)
     return math.min(filled, late and tolerated(rate) or saved_up(rate))
 end
 
--- Returns how many jobs may start, 0 until the items of a chunk are paid for; the millionth absorbs rounding.
+-- Returns how many jobs may start, none until the items of a chunk are paid for; the millionth absorbs rounding.
 local function starts_in(tokens)
-    return math.max(0, math.floor(tokens + 0.000001))
+    return math.floor(tokens + 0.000001)
 end
 
 -- Returns the seconds until one more job may start.
