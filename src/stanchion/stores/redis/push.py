@@ -110,12 +110,11 @@ class Pushes:
         self._jobs.announce(jobs)
         return self._stored(queue, jobs, self._jobs.script("push", queue, *self._given(jobs, once, as_of)))
 
-    def _given(self, jobs: Sequence[NewJob], once: Iterable[str], as_of: int | None = None) -> Iterator[object]:
-        """Yield the arguments of the script `push`."""
+    def _given(self, jobs: Sequence[NewJob], once: Iterable[str], as_of: int | None = None) -> list[object]:
+        """Return the arguments of the script `push`."""
         if as_of is None and any(map(is_part, jobs)):
             as_of = self._jobs.now()
-        yield "" if as_of is None else as_of
-        yield from map(new_text, jobs, once, repeat(as_of or 0))
+        return ["" if as_of is None else as_of, *map(new_text, jobs, once, repeat(as_of or 0))]
 
     def _stored(self, queue: str, jobs: Sequence[NewJob], answer: Any) -> tuple[int, Iterable[Sequence[Any]]]:
         enqueued_at, made, met = answer

@@ -56,7 +56,7 @@ class Outcomes:
 
     def _commit_in(self, queue: str, commits: Sequence[Commit]) -> list[int]:
         leases = [text for commit in commits for text in commit.lease[1:]]
-        results = [as_text(commit.result) if commit.result else "" for commit in commits]
+        results = [as_text(found) if isinstance(found := commit.result, bytes) else found or "" for commit in commits]
         server = self._jobs.server
 
         def run(again: bool) -> list[int]:
