@@ -45,6 +45,12 @@ local function holder_of(key, id, ttl)
     return redis.call('HGET', P .. 'keys', key) or coming[key] or finished_holder(key, id, ttl) or id
 end
 
+local function list_expiring(id, expires)
+    if expires ~= '' then
+        redis.call('ZADD', P .. 'overdue', whole(tonumber(enqueued_at) + tonumber(expires)), id)
+    end
+end
+
 for number, job in ipairs(given) do
     local id, key = job[1], job[7]
     if key ~= '' and not (lives[number] or pasts[number] or gone[number]) then
@@ -79,9 +85,7 @@ for number, job in ipairs(given) do
         local state, content = string.match(rest, STATE_AND_REST)
         local made = fields(state)
         store(P, id, state, made, content)
-        if expires ~= '' then
-            redis.call('ZADD', P .. 'overdue', whole(tonumber(enqueued_at) + tonumber(expires)), id)
-        end
+        list_expiring(id, expires)
         stored[id] = state
         pushed = pushed + items_of(made[ITEMS])
     else
@@ -104,9 +108,7 @@ for number, job in ipairs(given) do
         live[#live + 1] = state
         body[#body + 1] = id
         body[#body + 1] = rest
-        if expires ~= '' then
-            redis.call('ZADD', P .. 'overdue', whole(tonumber(enqueued_at) + tonumber(expires)), id)
-        end
+        list_expiring(id, expires)
         if slot == '' then
             local list = list_of(lane, priority)
             if not lists[list] then
