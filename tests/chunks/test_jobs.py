@@ -123,8 +123,10 @@ class TestPeople:
         assert shown["payload"]["bytes"] > 100
         text = run.invoke(cli, ["--url", url, "show", job_id], catch_exceptions=False).stdout
         assert "items" in text
-        listed = run.invoke(cli, ["--url", url, "jobs", QUEUE, "--json", "--text", "item"], catch_exceptions=False)
-        assert listed.exit_code == 0
+        app.queue(QUEUE).push({"name": "an item"})
+        asked = ["--url", url, "jobs", "--queue", QUEUE, "--json"]
+        found = [json.loads(run.invoke(cli, [*asked, *more]).stdout) for more in ((), ("--text", "item"))]
+        assert [sorted(job["items"] or 1 for job in jobs) for jobs in found] == [[1, 3], [1]]
 
     def test_in_the_api(self, app: Stanchion) -> None:
         job_id = pushed(app)

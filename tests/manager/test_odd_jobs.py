@@ -12,7 +12,7 @@ from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.flows import FlowNode, OpenFlow
 from stanchion.stores.records.jobs import JobRow, NewJob
-from stanchion.stores.records.outcomes import Commit, Continue, Move, Rollback
+from stanchion.stores.records.outcomes import Commit, Continue, Move, Pass, Passage, Rollback, Tally
 from stanchion.stores.records.slots import NODE, SEMAPHORE
 from stanchion.stores.rules.flows import failure_text
 from stanchion.stores.rules.lifecycle.jobs import created
@@ -49,6 +49,9 @@ ODD_FIELDS: dict[str, tuple[Any, ...]] = {
     "origin": ("x",),
     "waits_kind": ("", "anything", SEMAPHORE, NODE, "order", "rate"),
     "key_ttl": (-1.0, 60.0),
+    "attempts": (-1, 2**31 - 1),
+    "errors": ("", "no json", "5", "{}", "[5]"),
+    "dead_from": NAMES,
 }
 """Values that no field may have; a `key_ttl` needs a key."""
 
@@ -112,6 +115,7 @@ ROW_FIELDS: dict[str, tuple[Any, ...]] = {
     "dead_attempts": (1, -1),
     "waits_kind": (SEMAPHORE, "anything"),
     "finished_at": (5,),
+    "items": (0, 1, -1),
 }
 
 
@@ -149,6 +153,51 @@ def test_outcomes_with_odd_texts(store: Store) -> None:
     for queue in NAMES:
         with pytest.raises(InvalidInput):
             store.settle([Move(row.lease, queue)])
+    assert [one.name for one in store.queues()] == ["orders"]
+
+
+NO_CHUNKS = (b"", b"\0\0\0", b"\0\0\0\0x", b"\x80\0\0\0x")
+"""Bytes that do not begin with the number of a chunk's items."""
+
+
+@pytest.mark.parametrize("data", NO_CHUNKS)
+def test_bytes_that_are_no_chunk(store: Store, data: bytes) -> None:
+    store.push([new_job()])
+    (row,) = claim(store)
+    odd = new_job()._replace(payload=data)
+    for call in (
+        lambda: store.push([odd]),
+        lambda: store.stage("write", "attempt", [odd]),
+        lambda: store.settle([Commit(row.lease, result=data)]),
+        lambda: store.settle([Commit(row.lease, payload=data)]),
+        lambda: store.settle([Commit(row.lease, jobs=(odd,))]),
+        lambda: store.settle([Rollback(row.lease, 0.0, payload=data)]),
+        lambda: store.settle([Move(row.lease, "next", data)]),
+        lambda: store.settle([Pass(row.lease, (Passage("next"),), Commit(row.lease), data)]),
+        lambda: store.settle([Pass(row.lease, (Passage("next"),), Commit(row.lease, data))]),
+        lambda: store.adopt([created(odd, store.now())._replace(items=None)]),
+    ):
+        assert "begins with the number of its items" in refused(call, data)
+
+
+def test_outcomes_of_chunks_that_say_what_can_not_be(store: Store) -> None:
+    store.push([new_job()])
+    (row,) = claim(store)
+    part = new_job(queue="next")
+    for outcome in (
+        *(Commit(row.lease, jobs=(part,), tallies=(Tally(queue, "moved", 1),)) for queue in NAMES),
+        *(Commit(row.lease, jobs=(part,), tallies=(Tally("q", event, 1),)) for event in ("", "done", "id")),
+        *(Commit(row.lease, jobs=(part,), tallies=(Tally("q", "moved", n),)) for n in (2**53 + 1, -(2**53) - 1)),
+        Commit(row.lease, tallies=(Tally("q", "moved", 1),)),
+        *(Pass(row.lease, (Passage(queue),), Commit(row.lease)) for queue in NAMES),
+        *(Pass(row.lease, (Passage("next"),), Commit(row.lease, text)) for text in TEXTS),
+        *(Pass(row.lease, (Passage("next"),), Commit(row.lease), text) for text in TEXTS),
+        *(Pass(row.lease, (Passage("next"),), Commit(row.lease), headers=text) for text in TEXTS),
+        Pass(row.lease, (), Commit(row.lease)),
+        Pass(row.lease, (Passage("next"),) * 101, Commit(row.lease)),
+        Pass(row.lease, (Passage("next"),), Move(row.lease, "")),
+    ):
+        refused(lambda: store.settle([outcome]), outcome)  # noqa: B023 - called here
     assert [one.name for one in store.queues()] == ["orders"]
 
 

@@ -10,6 +10,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from stanchion.core.values.framing import chunk_with
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.manager.server import server as server_module
 from stanchion.manager.server.settings import Limits, ServerSettings, listen_address
@@ -137,10 +138,12 @@ class TestLimits:
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert ask(raw, "Query.Now")
 
-    def test_of_large_answers(self, start: Start, client: Callable[[str], Store]) -> None:
+    @pytest.mark.parametrize("chunks", [False, True])
+    def test_of_large_answers(self, start: Start, client: Callable[[str], Store], chunks: bool) -> None:
         manager = start()
         store, behind = client(manager.url), manager.store
-        jobs = [new_job(f'"{number}{"é" * 1_000_000}"') for number in range(20)]  # 2 MB each
+        large = chunk_with(9, b"\xff" * 2_000_000) if chunks else f'"{"é" * 1_000_000}"'  # 2 MB each
+        jobs = [new_job()._replace(payload=large) for _ in range(20)]
         behind.push(jobs)
         ids = [job.id for job in jobs]
         assert sorted(store.fetch(ids)) == sorted(ids)
@@ -153,7 +156,16 @@ class TestLimits:
                 break
         assert sorted(got) == sorted(ids)
         assert {row.attempts for row in behind.fetch(ids).values()} == {1}
-        assert behind.stats(["orders"], ["totals"])["orders"].totals.pushed == 20
+        assert behind.stats(["orders"], ["totals"])["orders"].totals.pushed == 20 * (9 if chunks else 1)
+
+    def test_of_many_chunks_in_one_push(self, start: Start, client: Callable[[str], Store]) -> None:
+        """They are more than a request holds, and are sent in several."""
+        manager = start()
+        store = client(manager.url)
+        jobs = [new_job()._replace(payload=chunk_with(9, bytes([n]) * 1_000_000)) for n in range(20)]
+        assert [one.id for one in store.push(jobs)] == [job.id for job in jobs]
+        rows = manager.store.fetch([job.id for job in jobs])
+        assert [rows[job.id].payload for job in jobs] == [job.payload for job in jobs]
 
 
 def test_a_finish_says_how_many_outcomes_are_new(manager: ManagerThread, raw: grpc.Channel) -> None:

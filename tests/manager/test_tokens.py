@@ -23,7 +23,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import FlowNode, OpenFlow
 from stanchion.stores.records.jobs import JobRef
-from stanchion.stores.records.outcomes import Commit, Continue, Move
+from stanchion.stores.records.outcomes import Commit, Continue, Move, Pass, Passage, Tally
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange
@@ -258,6 +258,7 @@ class TestQueues:
     def test_no_others(self, mail: Store, root: Store) -> None:
         (mine,) = claim(mail, queue="mail")
         (other,) = claim(root, queue="orders")
+        part, other_part = new_job(queue="mail"), new_job(queue="orders")
         for refused in (
             lambda: mail.push([new_job(queue="mail"), new_job(queue="orders")]),
             lambda: mail.push([new_job(queue="mailbox")]),
@@ -266,6 +267,12 @@ class TestQueues:
             lambda: mail.settle([Move(mine.lease, "orders")]),
             lambda: mail.settle([Commit(mine.lease, jobs=(new_job(queue="orders"),))]),
             lambda: mail.settle([Continue(mine.lease, new_job(queue="mail"), nodes=(failing_into("orders"),))]),
+            lambda: mail.push([new_job(queue="mail", dead_from="orders")]),
+            lambda: mail.settle([Commit(mine.lease, jobs=(part,), tallies=(Tally("orders", "moved", 1),))]),
+            lambda: mail.settle([Pass(mine.lease, (Passage("orders"), Passage("mail")), Commit(mine.lease))]),
+            lambda: mail.settle([Pass(mine.lease, (Passage("mail"),), Move(mine.lease, "orders"))]),
+            lambda: mail.settle([Pass(mine.lease, (Passage("mail"),), Commit(mine.lease, jobs=(other_part,)))]),
+            lambda: mail.settle([Pass(mine.lease, (Passage("mail"),), Continue(mine.lease, new_job(queue="orders")))]),
             lambda: mail.change_flows([OpenFlow([failing_into("orders")], [new_job(queue="mail")])]),
             lambda: mail.stage("write", "attempt", [new_job(queue="orders")]),
             lambda: mail.adopt([other._replace(state="queued")]),

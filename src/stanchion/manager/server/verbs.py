@@ -183,7 +183,8 @@ SERVED: Final[Mapping[str, Served]] = {
 def _fitting(rows: Sequence[JobRow]) -> int:
     """Return how many of the first rows fit into a message, at least one."""
     most = REPLY_BYTES - _SPARE
-    if _LONGEST_LETTER * sum(len(value) for row in rows for value in row if isinstance(value, str)) < most // 2:
+    contents = sum(len(value) for row in rows for value in row if isinstance(value, (str, bytes)))
+    if _LONGEST_LETTER * contents < most // 2:
         return len(rows)
     for number, row in enumerate(rows):
         most -= JOB.to_message(row).ByteSize() + _LENGTHS
