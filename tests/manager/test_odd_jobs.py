@@ -12,7 +12,7 @@ from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.flows import FlowNode, OpenFlow
 from stanchion.stores.records.jobs import JobRow, NewJob
-from stanchion.stores.records.outcomes import Commit, Continue, Move, Pass, Passage, Rollback, Tally
+from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome, Pass, Passage, Rollback, Tally
 from stanchion.stores.records.slots import NODE, SEMAPHORE
 from stanchion.stores.rules.flows import failure_text
 from stanchion.stores.rules.lifecycle.jobs import created
@@ -184,7 +184,7 @@ def test_outcomes_of_chunks_that_say_what_can_not_be(store: Store) -> None:
     store.push([new_job()])
     (row,) = claim(store)
     part = new_job(queue="next")
-    for outcome in (
+    outcomes: tuple[Outcome, ...] = (
         *(Commit(row.lease, jobs=(part,), tallies=(Tally(queue, "moved", 1),)) for queue in NAMES),
         *(Commit(row.lease, jobs=(part,), tallies=(Tally("q", event, 1),)) for event in ("", "done", "id")),
         *(Commit(row.lease, jobs=(part,), tallies=(Tally("q", "moved", n),)) for n in (2**53 + 1, -(2**53) - 1)),
@@ -196,7 +196,8 @@ def test_outcomes_of_chunks_that_say_what_can_not_be(store: Store) -> None:
         Pass(row.lease, (), Commit(row.lease)),
         Pass(row.lease, (Passage("next"),) * 101, Commit(row.lease)),
         Pass(row.lease, (Passage("next"),), Move(row.lease, "")),
-    ):
+    )
+    for outcome in outcomes:
         refused(lambda: store.settle([outcome]), outcome)  # noqa: B023 - called here
     assert [one.name for one in store.queues()] == ["orders"]
 

@@ -31,6 +31,8 @@ THEMES = (
     "jobs.dead_letters",
     "jobs.encryption",
     "jobs.chunk_contents",
+    "jobs.counted_items",
+    "jobs.passing_queues",
     "jobs.expiry",
     "jobs.held_keys",
     "jobs.hiding",

@@ -6,14 +6,10 @@ from stanchion_conformance.jobs.bands import TestBands
 from stanchion_conformance.jobs.batch_tasks import TestBatchesInFlows, TestBatchTasks, TestLimitsOfBatches
 from stanchion_conformance.jobs.boundaries import TestActingOnAnotherQueue, TestDrain
 from stanchion_conformance.jobs.checkpoints import TestCheckpoints, TestCheckpointsOfTasks, TestReplayOfWhatHasChanged
-from stanchion_conformance.jobs.chunk_contents import (
-    TestChunkContents,
-    TestItemsAreCounted,
-    TestPartsOfChunks,
-    TestPassingQueues,
-)
+from stanchion_conformance.jobs.chunk_contents import TestChunkContents, TestPartsOfChunks
 from stanchion_conformance.jobs.concurrency import TestEveryJobGoesToOne, TestLimits, TestOneWins, TestThreads, stores
 from stanchion_conformance.jobs.consumers import TestConsumers
+from stanchion_conformance.jobs.counted_items import TestItemsAreCounted
 from stanchion_conformance.jobs.dead_letters import (
     TestCirclesOfDeadLetters,
     TestDeadLetters,
@@ -46,6 +42,7 @@ from stanchion_conformance.jobs.outcomes import (
     TestMove,
     TestRollback,
 )
+from stanchion_conformance.jobs.passing_queues import TestPassingQueues
 from stanchion_conformance.jobs.peeking import TestClear, TestPeek
 from stanchion_conformance.jobs.pushing import TestLargeBatches, TestPop, TestPush, TestRepeats, TestUniqueKeys
 from stanchion_conformance.jobs.ranks import TestHeads, TestMinRank

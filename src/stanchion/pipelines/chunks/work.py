@@ -32,7 +32,7 @@ class ChunkWork:
     An expectation, a failure or an outcome concerns the item alone. What one attempt has done is settled in one step.
     """
 
-    models = failure_parameter = job_parameter = expectations = None
+    models = failure_parameter = job_parameter = expectations = batching = None
 
     def __init__(self, station: ItemStation, row: JobRow) -> None:
         self.station, self.row = station, row
@@ -89,7 +89,7 @@ class ChunkWork:
         limit, job = getattr(execution, "limit", None), execution.job
         for index, item in enumerate(items.values):
             now = time.monotonic()
-            if index and (now >= until or job.cancelled):
+            if index and (now >= until or (job is not None and job.cancelled)):
                 ends.left = index
                 return
             if limit is not None:

@@ -1,0 +1,150 @@
+"""The counts of queues, in items."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stanchion import JobState
+from stanchion.core.ids import new_id
+from stanchion.core.values.framing import chunk_with
+from stanchion.queues.operating import purge
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.claims import POPPED, Claim
+from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Move, Rollback, Tally
+from stanchion.stores.rules.capacity.limits import Limits, limits_text
+from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, worker
+from stanchion_conformance.jobs.chunk_contents import chunk, counted, reserved, settle
+
+
+class TestItemsAreCounted:
+    """The counts of queues count items."""
+
+    def test_pushed_and_reserved(self, store: Store) -> None:
+        store.push([chunk(3), new_job(), chunk(5)])
+        claim(store, 10)
+        assert counted(store) == {"pushed": 9, "reserved": 9}
+
+    def test_of_a_worker(self, store: Store) -> None:
+        store.beat([worker("w")])
+        store.push([chunk(3), new_job()])
+        claim(store, 10, worker="w")
+        assert counted(store) == {"pushed": 4, "reserved": 4}
+
+    def test_of_jobs_in_lanes(self, store: Store) -> None:
+        store.push([chunk(3, lane=1), new_job(lane=2), chunk(4, lane=2)])
+        assert len(claim(store, 10, lanes=(0, 5))) == 3
+        assert counted(store) == {"pushed": 8, "reserved": 8}
+
+    def test_of_jobs_with_slots(self, store: Store) -> None:
+        store.set_semaphore("s", 5, declared=False)
+        store.push(
+            [chunk(3, limits=limits_text(Limits(semaphores=("s",)))), chunk(4, order_key="k"), new_job(order_key="l")]
+        )
+        rows = claim(store, 10)
+        assert counted(store) == {"pushed": 8, "reserved": 8}
+        assert store.settle([Commit(row.lease) for row in rows]) == [JobState.DONE] * 3
+        assert counted(store)["committed"] == 8
+
+    def test_not_of_jobs_that_wait(self, store: Store) -> None:
+        store.push([chunk(3, order_key="k"), chunk(4, order_key="k")])
+        (row,) = claim(store, 10)
+        assert counted(store) == {"pushed": 7, "reserved": 3}
+        settle(store, Commit(row.lease))
+        assert len(claim(store, 10)) == 1
+        assert counted(store) == {"pushed": 7, "reserved": 7, "committed": 3}
+
+    def test_after_upkeep(self, store: Store, clock: StoreClock) -> None:
+        store.configure(QUEUE, {"history_ttl": 60.0})
+        row = reserved(store, chunk(10))
+        settle(store, Commit(row.lease, jobs=(chunk(10, queue="next"),), tallies=(Tally(QUEUE, "moved", 10),)))
+        store.push([chunk(4)])
+        (row,) = claim(store)
+        settle(store, Commit(row.lease))
+        counts = {"pushed": 14, "reserved": 14, "moved": 10, "committed": 4}
+        assert counted(store) == counts
+        store.maintain()
+        assert counted(store) == counts
+        clock.advance(61)
+        store.maintain()
+        assert (store.fetch([row.id]), counted(store)) == ({}, counts)
+
+    def test_of_jobs_that_upkeep_deletes_before_it_counts(self, store: Store) -> None:
+        row = reserved(store, chunk(4))
+        settle(store, Commit(row.lease))
+        assert purge(store, QUEUE, 0.0) == 1
+        assert counted(store) == {"pushed": 4, "reserved": 4, "committed": 4}
+
+    def test_of_claims_by_ids(self, store: Store) -> None:
+        store.push(jobs := [chunk(3), chunk(4)])
+        ids = tuple((job.id, "") for job in jobs)
+        assert len(store.claim(Claim(QUEUE, 2, new_id(), lease=60.0, ids=ids)).rows) == 2
+        assert counted(store) == {"pushed": 7, "reserved": 7}
+
+    def test_pushed_as_running(self, store: Store) -> None:
+        job = chunk(3)
+        (pushed,) = store.push([job], claim=Claim(QUEUE, 1, new_id(), lease=60.0, ids=((job.id, ""),)))
+        assert pushed.token is not None
+        assert counted(store) == {"pushed": 3, "reserved": 3}
+
+    def test_reserved_unseen(self, store: Store) -> None:
+        store.push([chunk(3), chunk(4)])
+        assert store.claim(Claim(QUEUE, 2, new_id(), lease=60.0, rows=False)).reserved == 2
+        assert counted(store) == {"pushed": 7, "reserved": 7}
+
+    @pytest.mark.parametrize(
+        ("end", "event"),
+        [
+            (lambda row: Commit(row.lease), "committed"),
+            (lambda row: Rollback(row.lease, 0.0, "E"), "rolled_back"),
+            (lambda row: Rollback(row.lease, 0.0, refund=True), "rolled_back"),
+            (lambda row: Move(row.lease, "next"), "moved"),
+            (lambda row: Bury(row.lease, "E"), "buried"),
+            (lambda row: Abandon(row.lease), "cancelled"),
+        ],
+    )
+    def test_each_end(self, store: Store, end: Any, event: str) -> None:
+        row = reserved(store, chunk(7))
+        settle(store, end(row))
+        assert counted(store) == {"pushed": 7, "reserved": 7, event: 7}
+
+    def test_of_a_move_as_they_were(self, store: Store) -> None:
+        row = reserved(store, chunk(7))
+        settle(store, Move(row.lease, "next", chunk_with(2, b"x")))
+        assert counted(store)["moved"] == 7
+        (row,) = claim(store, queue="next")
+        settle(store, Move(row.lease, "last", "1"))
+        assert counted(store, "next") == {"reserved": 2, "moved": 2}
+
+    def test_popped(self, store: Store) -> None:
+        row = reserved(store, chunk(7), delivery=POPPED)
+        settle(store, Commit(row.lease))
+        assert counted(store) == {"pushed": 7, "popped": 7}
+
+    def test_cancelled_and_lost_and_lapsed(self, store: Store, clock: StoreClock) -> None:
+        store.push([gone := chunk(3)])
+        store.cancel([gone.id])
+        store.push([chunk(4)])
+        claim(store, lease=10.0)
+        clock.advance(11)
+        store.recover()
+        claim(store)
+        store.push([chunk(5, expires=10.0)])
+        clock.advance(11)
+        assert claim(store) == []
+        assert counted(store) == {"pushed": 12, "reserved": 13, "cancelled": 3, "expired": 4, "lapsed": 5}
+
+    def test_a_rate_counts_them(self, store: Store, clock: StoreClock) -> None:
+        store.configure(QUEUE, {"max_rate": 1.0})
+        store.push([chunk(10), new_job(), new_job()])
+        assert len(claim(store, 3)) == 1
+        clock.advance(8)
+        assert claim(store, 3) == []
+        clock.advance(2.5)
+        assert len(claim(store, 3)) == 1
+
+    def test_one_push_of_a_known_id(self, store: Store) -> None:
+        store.push([job := chunk(3)])
+        store.push([job])
+        assert counted(store) == {"pushed": 3}
