@@ -13,10 +13,11 @@ from sqlalchemy.engine import Connection
 from stanchion.core.ids import new_ids
 from stanchion.errors import SchemaMismatch
 from stanchion.stores.fields.jobs import Kind, names
+from stanchion.stores.fields.sql import VERSION
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.registry import open_store
-from stanchion.stores.sql.engine import setup, version
+from stanchion.stores.sql.engine import setup
 from stanchion.stores.sql.store import SqlStore
 
 INDEX = "CREATE INDEX stanchion_workers_colour ON stanchion_workers (colour)"
@@ -46,7 +47,7 @@ def add_colours(connection: Connection) -> None:
 def next_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have this process know one step more."""
     monkeypatch.setattr(setup, "MIGRATIONS", (*setup.MIGRATIONS, add_colours))
-    monkeypatch.setattr(setup, "VERSION", version.VERSION + 1)
+    monkeypatch.setattr(setup, "VERSION", VERSION + 1)
 
 
 def columns(connection: Connection) -> set[str]:
@@ -158,10 +159,10 @@ def test_a_new_database_takes_all_steps(store: SqlStore) -> None:
 def test_a_newer_database_is_refused(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as newer:
         newer.setattr(setup, "MIGRATIONS", (*setup.MIGRATIONS, add_colours))
-        newer.setattr(setup, "VERSION", version.VERSION + 1)
+        newer.setattr(setup, "VERSION", VERSION + 1)
         store.setup()
     for call in (store.check, store.setup, lambda: store.setup(dry_run=True)):
-        with pytest.raises(SchemaMismatch, match=f"of version {version.VERSION + 1}, newer than this release's"):
+        with pytest.raises(SchemaMismatch, match=f"of version {VERSION + 1}, newer than this release's"):
             call()
 
 

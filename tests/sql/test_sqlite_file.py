@@ -14,7 +14,7 @@ from tests.worker.conftest import until
 
 from stanchion import Stanchion
 from stanchion.errors import CannotJoin, StoreUnavailable
-from stanchion.stores.sql.engine.version import VERSION
+from stanchion.stores.fields.sql import VERSION
 from stanchion.stores.sql.store import SqlStore
 from stanchion.worker import Worker
 

@@ -12,9 +12,9 @@ import pytest
 from tests.sql.schema_file import FILE, schema
 
 from stanchion.errors import InvalidInput, SchemaMismatch, StoreUnavailable
+from stanchion.stores.fields.sql import VERSION
 from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.sql.engine.setup import MIGRATIONS
-from stanchion.stores.sql.engine.version import VERSION
 from stanchion.stores.sqlite.first_reads import FirstReads
 from stanchion.stores.sqlite.store import SqliteStore, open_store
 

@@ -312,7 +312,7 @@ class Context:
         self.store_pipelines(store)
         self.store_texts(store)
 
-    def value_of(self, content: Content | None) -> Any:
+    def value_of(self, content: Content | None) -> object:
         """Return the value of a stored content: a `Chunk` if it carries many items."""
         if not isinstance(content, bytes):
             return self.codec.decode(content)

@@ -139,13 +139,21 @@ class QueueSchemas:
 
 
 def _payloads(codec: Codec, queue: str, jobs: Sequence[NewJob]) -> list[str | None]:
-    """Return the JSON of the payloads; None for jobs of other queues, for calls of tasks, and for chunks."""
-    return [
-        codec.opened(job.payload)
-        if job.queue == queue and job.task is None and not isinstance(job.payload, bytes)
-        else None
-        for job in jobs
-    ]
+    """Return the JSON of the payloads, of chunks that of each item; None for jobs of other queues, and for calls."""
+    texts: list[str | None] = []
+    for job in jobs:
+        if isinstance(job.payload, bytes):
+            texts += _items_in(codec, job.payload) if job.queue == queue else [None]
+        else:
+            texts.append(codec.opened(job.payload) if job.queue == queue and job.task is None else None)
+    return texts
+
+
+def _items_in(codec: Codec, chunk: bytes) -> list[str]:
+    from stanchion.core.chunks.chunk import Chunk
+
+    items = Chunk.decoded(codec.opened_chunk(chunk))
+    return [items.text(index) for index in range(len(items))]
 
 
 def _misfit(known: InForce, payloads: Sequence[str | None]) -> tuple[int, Misfit] | None:

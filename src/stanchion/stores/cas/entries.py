@@ -121,12 +121,15 @@ def entailed_in(entry: Entry) -> Entailed:
     )
 
 
-def _end_in(values: Sequence[Any]) -> MemberEnd:
+_Values = Sequence[Any]
+
+
+def _end_in(values: _Values) -> MemberEnd:
     end = MemberEnd(*values)
     return end._replace(result=as_content(end.result)) if isinstance(end.result, str) else end
 
 
-def new_job_in(values: Sequence[Any]) -> NewJob:
+def new_job_in(values: _Values) -> NewJob:
     """Return a new job of its JSON values; the payload of a chunk is a text there, by `as_text`."""
     job = NewJob(*values)
     return job._replace(payload=as_content(job.payload)) if isinstance(job.payload, str) else job

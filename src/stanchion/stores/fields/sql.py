@@ -1,4 +1,4 @@
-"""Parts of SQL statements, as texts, made from the table of fields; without SQLAlchemy."""
+"""Parts of SQL statements, made from the table of fields, and the version of the schema; without SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Final
 
 from stanchion.stores.fields.jobs import BY_RULE, HOLDS, KINDS, LIMITS, LIVE, WAITS, Kind, Step, cleared
 from stanchion.stores.records.jobs import JobRow, NewJob
+
+VERSION: Final = 7
+"""The number of steps in `migrations.MIGRATIONS`."""
 
 LIVE_COLUMNS: Final = tuple(field.name for field in LIVE)
 GIVEN: Final = tuple(name for name in NewJob._fields if name in LIVE_COLUMNS or name == "delay")

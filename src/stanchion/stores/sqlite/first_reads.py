@@ -10,9 +10,9 @@ from pkgutil import get_data
 from typing import Any, Final
 
 from stanchion.errors import StoreUnavailable
+from stanchion.stores.fields.sql import VERSION
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.values import VersionedValue
-from stanchion.stores.sql.engine.version import VERSION
 from stanchion.stores.sql.rows.queue_row import COLUMNS, queue_row
 from stanchion.stores.sqlite.connections import NOW, OwnConnection
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from stanchion.errors import InvalidInput
+from stanchion.stores.fields.sql import VERSION
 from stanchion.stores.sql.engine.turns import WriteLock
-from stanchion.stores.sql.engine.version import VERSION
 from stanchion.stores.sql.store import SqlStore
 from stanchion.stores.sqlite.capabilities import CAPABILITIES
 from stanchion.stores.sqlite.connections import OwnConnection

@@ -49,7 +49,9 @@ _DELAY: Final = {"delay": SECONDS}
 PASSAGE: Final = Codec(Passage, pb.Passage)
 TALLY: Final = Codec(Tally, pb.Tally)
 
-_LEAVINGS: Final[dict[str, Codec[Any, Any]]] = {
+_ByName = dict[str, Codec[Any, Any]]
+
+_LEAVINGS: Final[_ByName] = {
     "commit": Codec(
         Commit,
         pb.Commit,
@@ -70,7 +72,7 @@ _LEAVINGS: Final[dict[str, Codec[Any, Any]]] = {
 """The outcomes by which a job leaves a queue that it has passed, too."""
 
 
-def _carry_leaving(outcome: Any) -> dict[str, object]:
+def _carry_leaving(outcome: object) -> dict[str, object]:
     name = _NAMES[type(outcome)]
     return {name: _LEAVINGS[name].fields(outcome)}
 
@@ -86,7 +88,7 @@ def _take_leaving(message: pb.Leaving) -> Outcome:
 
 _NO_LEASE: Final = Lease("", "", "")
 
-_KINDS: Final[dict[str, Codec[Any, Any]]] = {
+_KINDS: Final[_ByName] = {
     **_LEAVINGS,
     "extend": Codec(Extend, pb.Extend, leading=1, parts={"seconds": SECONDS}, names={"seconds": "lease_us"}),
     "progress": Codec(Progress, pb.Progress, leading=1),

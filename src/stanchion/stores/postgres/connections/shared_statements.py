@@ -21,8 +21,8 @@ import psycopg
 from psycopg import pq
 from psycopg._preparing import Key, Prepare, PrepareManager
 
+from stanchion.stores.fields.sql import VERSION
 from stanchion.stores.sql.engine.runner import Row
-from stanchion.stores.sql.engine.version import VERSION
 
 if TYPE_CHECKING:
     from psycopg._queries import PostgresQuery

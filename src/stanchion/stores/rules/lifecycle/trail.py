@@ -73,15 +73,8 @@ def moved_job(row: JobRow, queue: str, now: int, payload: Content, *, keep_entry
     `keep_entry`: if this is the first change of the payload, keep the one with which the job entered its first
     queue.
     """
-    came_with, entry = arrival_payload(row), row.entry_payload
-    changed, stops = payload != came_with, stops_of(row)
-    if changed and keep_entry and not _changes(_own(stops)):
-        entry = came_with
-    stops[-1] = stops[-1]._replace(attempts=row.attempts, left=CHANGED if changed else UNCHANGED)
-    trail = _text(_bounded([*stops, Stop(logical_name(queue), now)]))
-    return row._replace(
-        queue=queue, payload=payload, items=items_in(payload), arrival_payload=None, trail=trail, entry_payload=entry
-    )
+    passage = Passage(queue, payload != arrival_payload(row))
+    return passed_job(row, (passage,), now, payload, keep_entry=keep_entry)
 
 
 def passed_job(row: JobRow, passages: Iterable[Passage], now: int, payload: Content, *, keep_entry: bool) -> JobRow:

@@ -26,10 +26,10 @@ from sqlalchemy.schema import CreateColumn
 
 from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.stores.fields.jobs import Kind, names
+from stanchion.stores.fields.sql import VERSION
 from stanchion.stores.sql.elements import AnyType
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.schema import history, jobs, meta, metadata, stage, stage_prepared
-from stanchion.stores.sql.engine.version import VERSION
 
 _LZ4 = "SELECT FROM pg_settings WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals)"
 """Finds a row if the server can compress by LZ4: from PostgreSQL 14 on, where it was built so."""
