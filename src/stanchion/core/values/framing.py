@@ -6,7 +6,7 @@ is what `content` encodes, or that encrypted.
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from binascii import a2b_base64, b2a_base64
 from typing import Final
 
 Content = str | bytes
@@ -40,7 +40,7 @@ MARK: Final = "~"
 
 def as_text(content: Content) -> str:
     """Return a content for a store that keeps texts only."""
-    return MARK + b64encode(content).decode() if isinstance(content, bytes) else content
+    return MARK + b2a_base64(content, newline=False).decode() if isinstance(content, bytes) else content
 
 
 def as_content(stored: str) -> Content:
@@ -48,6 +48,6 @@ def as_content(stored: str) -> Content:
     if stored[:1] != MARK:
         return stored
     try:
-        return b64decode(stored[1:], validate=True)
+        return a2b_base64(stored[1:], strict_mode=True)
     except ValueError:  # another program has written it
         return stored
