@@ -32,9 +32,10 @@ class TestItemsAreCounted:
         claim(store, 10, worker="w")
         assert counted(store) == {"pushed": 4, "reserved": 4}
 
-    def test_of_jobs_in_lanes(self, store: Store) -> None:
+    @pytest.mark.parametrize("range_of_lanes", [{"lanes": (0, 5)}, {}])
+    def test_of_jobs_in_lanes(self, store: Store, range_of_lanes: dict[str, Any]) -> None:
         store.push([chunk(3, lane=1), new_job(lane=2), chunk(4, lane=2)])
-        assert len(claim(store, 10, lanes=(0, 5))) == 3
+        assert len(claim(store, 10, **range_of_lanes)) == 3
         assert counted(store) == {"pushed": 8, "reserved": 8}
 
     def test_of_jobs_with_slots(self, store: Store) -> None:

@@ -225,9 +225,8 @@ class Outcomes:
             return []
         jobs = [
             job
-            for outcome in outcomes
-            if (type(outcome) is Commit and outcome.jobs) or type(outcome) is Pass
-            for job in outcome_rules.jobs_with(outcome)
+            for one in outcomes
+            for job in (one.jobs if type(one) is Commit else outcome_rules.jobs_with(one) if type(one) is Pass else ())
         ]
 
         def work(run: Runner, again: bool) -> list[JobState | None]:
