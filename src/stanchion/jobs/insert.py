@@ -15,7 +15,6 @@ from typing import TypeVar
 
 from stanchion.context.context import Context
 from stanchion.context.queues.settings import settings_of
-from stanchion.core.batches import batches_within
 from stanchion.errors import InvalidInput
 from stanchion.stores.ports import Partitions
 from stanchion.stores.protocol import Store
@@ -147,4 +146,6 @@ def store_batches(
 
 def chunks(jobs: list[NewJob]) -> Iterator[list[NewJob]]:
     """Split a batch so that the payloads of each chunk fit into one call (BATCH_CHARACTERS)."""
+    from stanchion.core.batches import batches_within
+
     return batches_within(BATCH_CHARACTERS, jobs, lambda job: len(job.payload))
