@@ -15,6 +15,7 @@ from stanchion.core.retry import Retry
 from stanchion.core.text.durations import duration
 from stanchion.errors import InvalidInput
 from stanchion.jobs.options import limits_names
+from stanchion.pipelines.chunks.ends import Takes
 from stanchion.pipelines.outputs import KeyOf, checked_key
 from stanchion.schemas.ddl import struct_of
 from stanchion.schemas.kinds import Plain
@@ -98,7 +99,7 @@ class StationOptions(NamedTuple):
 
     `limits`: the semaphores, as stored with an item; `timeout` in seconds; `max_rate` in items per second. `key`: see
     `stanchion.pipelines.outputs`. `stored`: items are stored before and after it. `settings`: those declared with
-    it. `on_spark`: it has a function of batches.
+    it. `on_spark`: it has a function of batches. `takes`: the tables that its function takes in place of items.
     """
 
     to: tuple[str, ...]
@@ -113,6 +114,7 @@ class StationOptions(NamedTuple):
     stored: bool = False
     settings: QueueSettings = QueueSettings("")
     on_spark: bool = False
+    takes: Takes | None = None
 
     @classmethod
     def of(
@@ -128,8 +130,13 @@ class StationOptions(NamedTuple):
         settings: Mapping[str, object],
         key: object = None,
         stored: object = False,
+        takes: Takes | None = None,
     ) -> Self:
         """Return checked options. Raises InvalidInput for options that are wrong."""
+        if takes is not None and takes not in get_args(Takes):
+            raise InvalidInput(f"takes must be one of {', '.join(get_args(Takes))}, not {brief(takes)}")
+        if takes is not None and key is not None:
+            raise InvalidInput("key belongs to a function of one item: leave takes out, or make the key a column")
         if not isinstance(stored, bool):
             raise InvalidInput(f"stored of a station must be True or False, not {brief(stored)}")
         if payload not in get_args(PayloadMode):
@@ -149,4 +156,5 @@ class StationOptions(NamedTuple):
             key=checked_key(key),
             stored=stored,
             settings=declared,
+            takes=takes,
         )

@@ -21,6 +21,7 @@ from stanchion.jobs.options import PushOptions
 from stanchion.jobs.search import PageOptions
 from stanchion.pipelines.backfilling.call import Given, backfill_of, backfills_of
 from stanchion.pipelines.backfilling.record import Backfill
+from stanchion.pipelines.chunks.ends import Takes
 from stanchion.pipelines.chunks.pushing import SIZE, push_chunks
 from stanchion.pipelines.expectation import Expectation, OnFail
 from stanchion.pipelines.finding import checked_query, found
@@ -79,6 +80,7 @@ class Pipeline:
         max_rounds: int = MAX_ROUNDS,
         key: KeyOf | None = None,
         stored: bool = False,
+        takes: Takes | None = None,
         **settings: Unpack[StationQueueOptions],
     ) -> Callable[[F], F]:
         """Register a function that processes the items of a station, in the queue `pipeline.name`.
@@ -88,13 +90,15 @@ class Pipeline:
         it. `retry`, `max_attempts`, `limits`, `timeout`: as for a task. `max_rounds`: how often an item may enter the
         station by a loop. `key`: the field of an item, or a function of it, by which the station has one current
         output, of the newest version; see `output`. `stored`: items are stored before the function is called, and
-        again when it has returned, so that the death of a worker at another station does not repeat it. `settings`: of
-        the queue; its dead letters go to `pipeline.dead`.
+        again when it has returned, so that the death of a worker at another station does not repeat it. `takes`: the
+        function gets the items of a chunk as a table of this library, with the place of each in a column `item`, and
+        returns one, or Sends of such; a text in a column `error` fails an item. `settings`: of the queue; its dead
+        letters go to `pipeline.dead`.
         """
 
         options = StationOptions.of(
             *(to, entry, payload, retry or self._context.retry, max_attempts, limits, timeout, max_rounds, settings),
-            *(key, stored),
+            *(key, stored, takes),
         )
 
         def register(function: F) -> F:

@@ -22,7 +22,7 @@ from stanchion.core.values.framing import Content
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.jobs.job import Job
 from stanchion.jobs.outcome import UNCHANGED
-from stanchion.pipelines.chunks.ends import Way
+from stanchion.pipelines.chunks.ends import Takes, Way
 from stanchion.pipelines.chunks.work import ChunkWork
 from stanchion.pipelines.expectation import Expectations
 from stanchion.pipelines.options import Frame, StationOptions
@@ -68,7 +68,7 @@ class Station:
         self.options = options
         self.to, self.entry, self.payload, self.retry = options.to, options.entry, options.payload, options.retry
         self.limits, self.timeout, self.max_rounds, self.max_rate = options[4:8]
-        self.key = options.key
+        self.key, self.takes = options.key, options.takes
         self.attempts_max: int | None = options.retry.max_attempts
         self.on_workers = function is not None
         self.function: Callable[..., object] = function or _on_spark_only
@@ -79,6 +79,9 @@ class Station:
         self.batching = None
         refuse_generator(self.function, f"station {name!r}")
         self._check_function()
+        self.batch_function = self.function
+        if self.takes is not None:
+            self.function = self._of_one(self.takes)
 
     @property
     def functions(self) -> list[Callable[..., object]]:
@@ -89,6 +92,11 @@ class Station:
     def queues(self) -> list[str]:
         """The queues of all stations of the pipeline."""
         return self.topology.queues
+
+    @property
+    def merges(self) -> bool:
+        """True if what its function returns is merged into the item."""
+        return self.payload == "merge"
 
     @property
     def loops(self) -> bool:
@@ -293,6 +301,17 @@ class Station:
                 f"the function of station {self.station!r} must take an item, and may take a Job: "
                 f"def {getattr(self.function, '__name__', 'function')}(item) or (item, job: Job)"
             ) from None
+
+    def _of_one(self, takes: Takes) -> Callable[[object], object]:
+        """Return the batch function as one of a single item. Raises InvalidInput for one that can't be called so."""
+        from stanchion.pipelines.chunks.tables import of_one
+
+        if self.is_async or self.job_parameter is not None:
+            raise InvalidInput(
+                f"the function of station {self.station!r} takes tables, so it must be a plain function of a table, "
+                f"without async and without a Job"
+            )
+        return of_one(self.function, takes, self.sends_of)
 
     def _item_first(self) -> bool:
         return self.job_parameter is None or next(iter(self.signature.parameters)) != self.job_parameter

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from stanchion.core.chunks.chunk import Chunk
 from stanchion.stores.records.outcomes import Abandon, Bury, Rollback
+
+Takes = Literal["arrow", "pandas", "polars"]
+"""The tables that a batch function takes."""
+
+END: Final = "(end)"
+"""Stands for the results of an end station."""
 
 
 class Way(NamedTuple):

@@ -10,7 +10,7 @@ from stanchion.context.context import Context
 from stanchion.context.work import Checks
 from stanchion.core.retry import Retry
 from stanchion.core.values.framing import Content
-from stanchion.pipelines.chunks.ends import Way
+from stanchion.pipelines.chunks.ends import Takes, Way
 from stanchion.pipelines.send import Send
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Outcome
@@ -31,9 +31,13 @@ class ItemStation(Protocol):
     function: Callable[..., object]
     signature: Signature
     job_parameter: str | None
+    takes: Takes | None
+    batch_function: Callable[..., object]
 
     @property
     def expectations(self) -> Checks | None: ...
+    @property
+    def merges(self) -> bool: ...
     @property
     def loops(self) -> bool: ...
 

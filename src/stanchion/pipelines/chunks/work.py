@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from stanchion.core.chunks.chunk import Chunk
-from stanchion.errors import InvalidInput
+from stanchion.errors import InvalidInput, TaskTimeout
 from stanchion.jobs.failures import failure_of
 from stanchion.jobs.outcome import UNCHANGED, Outcome
 from stanchion.pipelines.chunks.division import Division
-from stanchion.pipelines.chunks.ends import Ends, Failed, Way
+from stanchion.pipelines.chunks.ends import END, Ends, Failed, Way
 from stanchion.pipelines.chunks.station import ItemStation
 from stanchion.pipelines.send import Send, delay_of, priority_of
 from stanchion.stores.records.jobs import JobRow
@@ -38,7 +38,8 @@ class ChunkWork:
         self.station, self.row = station, row
         self.name, self.queue, self.retry = station.name, station.queue, station.retry
         self.timeout, self.attempts_max, self.is_async = station.timeout, station.attempts_max, station.is_async
-        self.function: Callable[[Chunk], object] = self._arun if station.is_async else self._run
+        one_by_one = self._arun if station.is_async else self._run
+        self.function: Callable[[Chunk], object] = one_by_one if station.takes is None else self._run_table
         self.signature = signature_of(self.function)
         self.refused = station.refused
 
@@ -66,6 +67,10 @@ class ChunkWork:
                 value = call(item)
             except (Exception, SystemExit) as error:  # as of a job of one item
                 self._fail(ends, index, items, error)
+            except BaseException:
+                if not self._timed_out(ends, index, items):
+                    raise
+                break
             else:
                 self._end(ends, index, items, item, value)
         return ends
@@ -79,14 +84,23 @@ class ChunkWork:
                 value = await made if isinstance(made, Awaitable) else made
             except (Exception, SystemExit) as error:
                 self._fail(ends, index, items, error)
+            except BaseException:
+                if not self._timed_out(ends, index, items):
+                    raise
+                break
             else:
                 self._end(ends, index, items, item, value)
         return ends
 
     def _begun(self, items: Chunk, ends: Ends) -> Iterator[tuple[int, object]]:
-        """Yield the items with their indices until the slice ends, or the job is asked to stop."""
-        execution, until = _running(), time.monotonic() + SLICE
-        limit, job = getattr(execution, "limit", None), execution.job
+        """Yield the items with their indices until the slice ends, or the job is asked to stop.
+
+        Of a chunk whose last holder died, none: its parts are tried, so that few items go down with a poisoned one.
+        """
+        if self.row.lost_leases and len(items) > 1:
+            ends.left = 0
+            return
+        limit, job, until = _limit(), _running().job, time.monotonic() + SLICE
         for index, item in enumerate(items.values):
             now = time.monotonic()
             if index and (now >= until or (job is not None and job.cancelled)):
@@ -95,6 +109,75 @@ class ChunkWork:
             if limit is not None:
                 limit.deadline = now + limit.seconds  # a time-out of the station is one of each item
             yield index, item
+
+    def _timed_out(self, ends: Ends, index: int, items: Chunk) -> bool:
+        """Record that an item ran too long, if that is why it was interrupted; the others go back."""
+        limit = _limit()
+        if limit is None or not limit.expired:
+            return False
+        self._fail(ends, index, items, TaskTimeout(f"ran longer than {limit.seconds:g} s"))
+        if index + 1 < len(items):
+            ends.left = index + 1
+        return True
+
+    # -- the items, as a table
+
+    def _run_table(self, items: Chunk) -> Ends:
+        from stanchion.pipelines.chunks.tables import halved, table_for
+
+        ends, takes = Ends(), self.station.takes
+        if self.row.lost_leases and len(items) > 1:
+            ends.left = 0
+            return ends
+        assert takes is not None  # noqa: S101 - of a station that takes tables
+        met = self._met(ends, items)
+
+        def call(some: Chunk, first: int) -> None:
+            value = self.station.batch_function(table_for(takes, some))
+            self._record_tables(ends, some, [met[first + n] for n in range(len(some))], value)
+
+        def fail(first: int, stop: int, error: Exception) -> None:
+            for place in range(first, stop):
+                self._fail(ends, met[place], items, error)
+
+        if met:
+            halved(call, fail, items if len(met) == len(items) else items.take(met))
+        return ends
+
+    def _met(self, ends: Ends, items: Chunk) -> Sequence[int]:
+        """Return the places of the items that meet the expectations; the others have ended."""
+        if self.station.expectations is None:
+            return range(len(items))
+        met = []
+        for index, item in enumerate(items.values):
+            try:
+                self._expect(item)
+            except Outcome as error:
+                self._fail(ends, index, items, error)
+            else:
+                met.append(index)
+        return met
+
+    def _record_tables(self, ends: Ends, some: Chunk, places: Sequence[int], value: object) -> None:
+        """Record what a function has returned for some items, which have these places in the chunk."""
+        from stanchion.pipelines.chunks.tables import ItemFailed, returned, sends_in
+
+        station = self.station
+        sends = sends_in(value, station.sends_of(value))
+        tables = [(send, returned(send.item, some, merges=station.merges)) for send in sends]
+        ended: set[int] = set()
+        for send, table in tables:
+            ended.update(range(len(some)) if table.places is None else table.places)
+            for place, error in table.failed:
+                ended.add(place)
+                self._fail(ends, places[place], some, ItemFailed(error), at=place)
+            if table.items is None:
+                continue
+            if send.to == END:
+                ends.result_tables.append(table.items)
+            else:
+                ends.tables[self._way(send)].append(table.items)
+        ends.dropped += len(some) - len(ended)
 
     def _call(self) -> Callable[[object], object]:
         """Return the function as it is called for an item."""
@@ -143,13 +226,29 @@ class ChunkWork:
     def _way(self, send: Send) -> Way:
         return Way(self.station.checked_target(send.to), delay_of(send), priority_of(send))
 
-    def _fail(self, ends: Ends, index: int, items: Chunk, error: BaseException) -> None:
-        """Record the outcome of an item as it would be if the item were a job of its own."""
+    def _fail(self, ends: Ends, index: int, items: Chunk, error: BaseException, at: int | None = None) -> None:
+        """Record the outcome of an item as it would be if the item were a job of its own.
+
+        `index`: its place in the chunk; `at`: its place among `items`, if these are only some.
+        """
         context = self.station.context
-        alone = self.row._replace(payload=context.codec.encode_json(items.text(index)), items=None)
+        text = items.text(index if at is None else at)
+        alone = self.row._replace(payload=context.codec.encode_json(text), items=None)
         ended = outcome_of_error(Execution(context, alone), error)
         assert isinstance(ended, Rollback | Bury | Abandon)  # noqa: S101 - no item settles itself
         ends.failed.append(Failed(index, ended))
+
+
+class _Limited(Protocol):
+    seconds: float
+    deadline: float
+    expired: bool
+
+
+def _limit() -> _Limited | None:
+    """Return how long the attempt may run, if a worker limits it."""
+    found: _Limited | None = getattr(_running(), "limit", None)
+    return found
 
 
 def _running() -> HasJob:

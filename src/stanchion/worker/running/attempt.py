@@ -74,8 +74,8 @@ class Attempt(Execution):
     # -- how it ends
 
     def returned(self, value: object) -> Ends:
-        """Return its end after the task has returned."""
-        if self.limit is not None and self.limit.expired:
+        """Return its end after the task has returned; the work of a chunk tells which of its items ran too long."""
+        if self.limit is not None and self.limit.expired and self.row.items is None:
             return self.timed_out(self.limit)
         if value is None and self.row.task is not None and not self.heard:
             return ((commit_of(self.row), None, None),)
