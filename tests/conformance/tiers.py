@@ -61,7 +61,7 @@ EACH_SCRIPT = frozenset(
         *("TestOneWins", "TestPushSignal", "TestWaitingForASlot", "TestRepeatedClaimsById"),
         *("TestPastWaits", "TestSeveralPastWaits", "TestWaitsGoWithTheJob", "TestExpiryOfJobs"),
         *("TestHistoryByOutcome", "TestHistoryMax"),
-        *("TestChunkContents", "TestPartsOfChunks", "TestItemsAreCounted", "TestPassingQueues"),
+        *("TestChunkContents", "TestPartsOfChunks", "TestItemsAreCounted", "TestItemsByState", "TestPassingQueues"),
     )
 )
 """Each script of the Redis store, and what crosses its slots; each statement of other stores, with `OF_DATABASES`."""

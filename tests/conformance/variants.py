@@ -50,7 +50,7 @@ OF_A_PARTITIONED_QUEUE = (
     *("TestStreams", "TestDeathAtEachStep", "TestTwoDrivers"),
     *("TestFeed", "TestFeedWithinATick", "TestReadersOfAFeed", "TestFeedResumed"),
     *("TestCheckpointsOfTasks", "TestReplayOfWhatHasChanged", "TestUnreadableLimits"),
-    *("TestChunkContents", "TestPartsOfChunks", "TestItemsAreCounted", "TestPassingQueues"),
+    *("TestChunkContents", "TestPartsOfChunks", "TestItemsAreCounted", "TestItemsByState", "TestPassingQueues"),
 )
 """The cases that hold across partitions; the others are about the order of a whole queue, or about its rows."""
 
@@ -60,7 +60,7 @@ OF_SHARDS = (
     *("TestRepeatedOutcome", "TestProgress", "TestCancel", "TestReplay", "TestDrain", "TestEveryJobGoesToOne"),
     *("TestOneWins", "TestOrderInRaces", "TestTicks", "TestManySchedulers", "TestSizes", "TestCounts", "TestNextDue"),
     *("TestPause", "TestPurge", "TestMaintain", "TestFeed", "TestReadersOfAFeed", "TestFeedResumed"),
-    *("TestCheckpointsOfTasks", "TestChunkContents", "TestItemsAreCounted"),
+    *("TestCheckpointsOfTasks", "TestChunkContents", "TestItemsAreCounted", "TestItemsByState"),
 )
 """Those of them that hold for a queue whose partitions are in several shards, where there are no flows."""
 

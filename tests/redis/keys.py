@@ -23,7 +23,7 @@ class _Keys:
         self.past = {job: _fields(text) for job, text in self._hash("past").items()}
         self.body, self.keys = set(self._hash("body")), self._hash("keys")
         self.ids, self.ended, self.letters = self._zset("ids"), self._zset("ended"), set(self._zset("letters"))
-        self.stopping = self._set("stopping")
+        self.stopping, self.chunks = self._set("stopping"), self._set("chunks")
         self.leases = self._zset("leases")
         self.running, self.orders, self.waits = (
             {tuple(one.split(FIELD)) for one in self._zset(name)} for name in ("running", "orders", "waits")
@@ -85,6 +85,7 @@ class _Keys:
         yield from _unequal(
             "stopping", {job for job, fields in running.items() if fields["cancel_requested"]}, self.stopping
         )
+        yield from _unequal("chunks", {job for job, fields in self.live.items() if fields["items"]}, self.chunks)
         yield from _unequal(
             "unique keys",
             {(fields["key"], job) for job, fields in self.live.items() if fields["key"]},

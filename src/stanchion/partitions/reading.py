@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 from typing import Any, Final
 
 from stanchion.core.names.partition_names import logical_name
@@ -122,8 +123,9 @@ def _sum(parts: Sequence[QueueStats]) -> QueueStats:
         heads.setdefault((head.lane, head.rank), head)
     dues = [one.next_due for one in parts if one.next_due is not None]
     return QueueStats(
-        Sizes(*map(sum, zip(*(one.states for one in parts), strict=True))),
+        reduce(Sizes.plus, (one.states for one in parts)),
         Counts(*map(sum, zip(*(one.totals for one in parts), strict=True))),
         min(dues, default=None),
         tuple(heads.values()),
+        reduce(Sizes.plus, (one.items for one in parts)),
     )

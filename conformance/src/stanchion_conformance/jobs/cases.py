@@ -9,7 +9,7 @@ from stanchion_conformance.jobs.checkpoints import TestCheckpoints, TestCheckpoi
 from stanchion_conformance.jobs.chunk_contents import TestChunkContents, TestPartsOfChunks
 from stanchion_conformance.jobs.concurrency import TestEveryJobGoesToOne, TestLimits, TestOneWins, TestThreads, stores
 from stanchion_conformance.jobs.consumers import TestConsumers
-from stanchion_conformance.jobs.counted_items import TestItemsAreCounted
+from stanchion_conformance.jobs.counted_items import TestItemsAreCounted, TestItemsByState
 from stanchion_conformance.jobs.dead_letters import (
     TestCirclesOfDeadLetters,
     TestDeadLetters,
@@ -112,6 +112,7 @@ __all__ = [
     "TestHistoryMax",
     "TestHolders",
     "TestItemsAreCounted",
+    "TestItemsByState",
     "TestJoining",
     "TestKeptDataclasses",
     "TestKeptModels",

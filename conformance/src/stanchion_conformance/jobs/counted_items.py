@@ -13,6 +13,7 @@ from stanchion.queues.operating import purge
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import POPPED, Claim
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Move, Rollback, Tally
+from stanchion.stores.records.queues import QueueStats, Sizes
 from stanchion.stores.rules.capacity.limits import Limits, limits_text
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, worker
 from stanchion_conformance.jobs.chunk_contents import chunk, counted, reserved, settle
@@ -149,3 +150,98 @@ class TestItemsAreCounted:
         store.push([job := chunk(3)])
         store.push([job])
         assert counted(store) == {"pushed": 3}
+
+
+def sizes(store: Store, queue: str = QUEUE) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the live jobs of a queue by state, and their items; states without any are left out."""
+    figures = store.stats([queue], ["states", "items"])[queue]
+    jobs, items = (
+        {state: number for state, number in one._asdict().items() if number} for one in (figures.states, figures.items)
+    )
+    return jobs, items
+
+
+class TestItemsByState:
+    """Sizes in items, beside the numbers of jobs."""
+
+    def test_ready_and_scheduled(self, store: Store, clock: StoreClock) -> None:
+        store.push([chunk(3), new_job(), chunk(5, delay=10.0), new_job(delay=10.0)])
+        assert sizes(store) == (
+            {"total": 4, "ready": 2, "scheduled": 2},
+            {"total": 10, "ready": 4, "scheduled": 6},
+        )
+        clock.advance(11)
+        assert sizes(store)[1] == {"total": 10, "ready": 10}
+
+    def test_waiting_and_running(self, store: Store) -> None:
+        store.push([chunk(3, order_key="k"), chunk(4, order_key="k"), new_job(order_key="k"), chunk(1)])
+        assert len(claim(store, 10)) == 2
+        jobs, items = sizes(store)
+        assert (items["total"], items["running"]) == (9, 4)
+        assert jobs == {"total": 4, "running": 2, **_parked(jobs, 2)}
+        assert items == {"total": 9, "running": 4, **_parked(jobs, 5)}
+
+    def test_of_jobs_that_wait_for_a_semaphore(self, store: Store) -> None:
+        store.set_semaphore("s", 1, declared=False)
+        limits = limits_text(Limits(semaphores=("s",)))
+        store.push([chunk(3, limits=limits), chunk(4, limits=limits)])
+        (row,) = claim(store, 10)
+        assert claim(store, 10) == []
+        assert sizes(store)[1] == {"total": 7, "running": row.items, "waiting": 7 - (row.items or 0)}
+
+    def test_only_if_asked_for(self, store: Store) -> None:
+        store.push([chunk(3)])
+        assert store.stats([QUEUE], ["states"])[QUEUE] == QueueStats(states=Sizes(total=1, ready=1))
+        assert store.stats([QUEUE], ["items"])[QUEUE] == QueueStats(items=Sizes(total=3, ready=3))
+
+    def test_of_single_items_and_of_several_queues(self, store: Store) -> None:
+        store.push([new_job(), chunk(7, queue="other")])
+        found = store.stats([QUEUE, "other", "nowhere"], ["items"])
+        assert {name: one.items for name, one in found.items()} == {
+            QUEUE: Sizes(total=1, ready=1),
+            "other": Sizes(total=7, ready=7),
+            "nowhere": Sizes(),
+        }
+
+    def test_after_moves(self, store: Store) -> None:
+        row = reserved(store, chunk(7))
+        settle(store, Move(row.lease, "next", chunk_with(2, b"x")))
+        assert (sizes(store), sizes(store, "next")) == (({}, {}), ({"total": 1, "ready": 1}, {"total": 2, "ready": 2}))
+        (row,) = claim(store, queue="next")
+        settle(store, Move(row.lease, "last", "1"))
+        assert (sizes(store, "next")[1], sizes(store, "last")[1]) == ({}, {"total": 1, "ready": 1})
+        (row,) = claim(store, queue="last")
+        settle(store, Move(row.lease, QUEUE, chunk_with(4, b"x")))
+        assert sizes(store)[1] == {"total": 4, "ready": 4}
+
+    @pytest.mark.parametrize("end", [lambda row: Commit(row.lease), lambda row: Abandon(row.lease)])
+    def test_after_the_end(self, store: Store, end: Any) -> None:
+        store.push([chunk(5), chunk(7)])
+        (row, _) = claim(store, 2)
+        settle(store, end(row))
+        assert sizes(store)[1] == {"total": 12 - (row.items or 0), "running": 12 - (row.items or 0)}
+
+    def test_after_a_rollback(self, store: Store) -> None:
+        row = reserved(store, chunk(5))
+        settle(store, Rollback(row.lease, 60.0, "E"))
+        assert sizes(store)[1] == {"total": 5, "scheduled": 5}
+
+    def test_of_a_divided_chunk(self, store: Store) -> None:
+        row = reserved(store, chunk(10))
+        parts = chunk(6, queue="next"), chunk(3, attempts=1, delay=60.0), new_job(queue="next")
+        settle(store, Commit(row.lease, jobs=parts, tallies=(Tally(QUEUE, "moved", 10),)))
+        assert sizes(store)[1] == {"total": 3, "scheduled": 3}
+        assert sizes(store, "next")[1] == {"total": 7, "ready": 7}
+
+    def test_of_cancelled_and_replaced_jobs(self, store: Store) -> None:
+        store.push([gone := chunk(3), chunk(4, key="k")])
+        store.cancel([gone.id])
+        store.push([chunk(9, key="k", on_duplicate="replace")])
+        assert sizes(store)[1] == {"total": 9, "ready": 9}
+        store.push([new_job(key="k", on_duplicate="replace")])
+        assert sizes(store)[1] == {"total": 1, "ready": 1}
+
+
+def _parked(jobs: dict[str, int], number: int) -> dict[str, int]:
+    """Return the state of the jobs behind the head of an order key: they wait, or are parked by a later claim."""
+    return {"waiting" if "waiting" in jobs else "ready": number}

@@ -12,11 +12,13 @@ from stanchion.stores.records.queues import Counts, Head, QueueStats, Sizes, Sta
 from stanchion.stores.rules.lifecycle.jobs import stored_state_of
 from stanchion.stores.rules.query import (
     checked,
+    counts_states,
     cut,
     evenly,
     met,
     page_of,
     queues_of,
+    stats_in,
 )
 
 
@@ -55,10 +57,14 @@ class Queries:
     def _stats_of(self, queue: str, fields: Collection[Stat], now: int) -> QueueStats:
         known = self._jobs.known(queue)
         live = known.live.values()
-        states = Counter(stored_state_of(row, now).value for row in live) if "states" in fields else {}
+        states, more = Counter[str](), Counter[str]()
+        for row in live if counts_states(fields) else ():
+            state = stored_state_of(row, now).value
+            states[state] += 1
+            if row.items is not None:
+                more[state] += row.items - 1
         dues = (at for row in live if (at := _due_at(row, now)) is not None) if "next_due" in fields else ()
-        return QueueStats(
-            states=Sizes(total=sum(states.values()), **states),
+        return stats_in(_sizes(states), _sizes(more), fields)._replace(
             totals=Counts(**known.counts) if "totals" in fields else Counts(),
             next_due=min(dues, default=None),
             heads=_heads(live, now) if "heads" in fields else (),
@@ -68,6 +74,10 @@ class Queries:
         """Count the queued jobs of these lanes (None: of all), each up to `at_most`."""
         depths = Counter(row.lane for row in self._jobs.known(queue).live.values() if row.state == QUEUED)
         return {lane: min(depth, at_most) for lane, depth in depths.items() if lanes is None or lane in lanes}
+
+
+def _sizes(by_state: Counter[str]) -> Sizes:
+    return Sizes(total=by_state.total(), **by_state)
 
 
 def _due_at(row: JobRow, now: int) -> int | None:

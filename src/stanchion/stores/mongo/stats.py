@@ -11,7 +11,7 @@ from stanchion.stores.mongo.client.server import Access, across
 from stanchion.stores.mongo.queues import Counters
 from stanchion.stores.records.claims import LOWEST_RANK
 from stanchion.stores.records.queues import Counts, Head, QueueStats, Sizes, Stat
-from stanchion.stores.rules.query import sizes_in
+from stanchion.stores.rules.query import counts_states, sizes_in, stats_in
 
 FEW: Final = 100
 """Number of queues up to which each is searched with index steps. Beyond it, only queues with many jobs are."""
@@ -29,25 +29,34 @@ class Stats:
 
     def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
         """Return the figures of these queues, only the fields named."""
-        states = self._states(queues) if "states" in fields else None
+        states = self._states(queues) if counts_states(fields) else None
+        more = self._more_items(queues) if "items" in fields else {}
         totals = self._counters.counts(queues) if "totals" in fields else {}
         heads = self._heads(queues, states) if {"next_due", "heads"}.intersection(fields) else {}
         dues = self._dues(queues, heads) if "next_due" in fields else {}
         return {
-            one: QueueStats(
-                (states or {}).get(one, Sizes()),
-                totals.get(one, Counts()),
-                dues.get(one),
-                heads.get(one, ()) if "heads" in fields else (),
+            one: stats_in((states or {}).get(one, Sizes()), more.get(one, Sizes()), fields)._replace(
+                totals=totals.get(one, Counts()),
+                next_due=dues.get(one),
+                heads=heads.get(one, ()) if "heads" in fields else (),
             )
             for one in queues
         }
 
     def _states(self, queues: Collection[str]) -> dict[str, Sizes]:
-        due = {"$sum": {"$cond": [{"$lte": ["$run_at", self._server.now()]}, 1, 0]}}
+        """Return the numbers of live jobs."""
+        return self._sums(queues, {}, 1)
+
+    def _more_items(self, queues: Collection[str]) -> dict[str, Sizes]:
+        """Return the numbers of items of live chunks, beyond one each."""
+        return self._sums(queues, {"items": {"$exists": True, **NUMBER, "$type": ["int", "long"]}}, {"$subtract": ["$items", 1]})
+
+    def _sums(self, queues: Collection[str], such: Document, each: object) -> dict[str, Sizes]:
+        """Return the sums of an expression over such live jobs of these queues."""
+        due = {"$sum": {"$cond": [{"$lte": ["$run_at", self._server.now()]}, each, 0]}}
         stages = (
-            {"$match": {"live": True, "queue": {"$in": list(queues)}}},
-            {"$group": {"_id": {"queue": "$queue", "state": "$state"}, "count": {"$sum": 1}, "due": due}},
+            {"$match": {"live": True, "queue": {"$in": list(queues)}, **such}},
+            {"$group": {"_id": {"queue": "$queue", "state": "$state"}, "count": {"$sum": each}, "due": due}},
         )
         found: dict[str, dict[str, tuple[int, int]]] = {}
         for one in self._server.call(lambda on, _again: on.documents(on.jobs, *stages)):

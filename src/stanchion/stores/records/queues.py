@@ -225,6 +225,10 @@ class Sizes(NamedTuple):
     waiting: int = 0
     running: int = 0
 
+    def plus(self, other: Sizes) -> Sizes:
+        """Return the sums of these numbers and others."""
+        return Sizes(*map(sum, zip(self, other, strict=True)))
+
 
 class Counts(NamedTuple):
     """Events of a queue since it was made; a duplicate does not count as a push."""
@@ -251,13 +255,14 @@ class Head(NamedTuple):
     due_in: int
 
 
-Stat = Literal["states", "totals", "next_due", "heads"]
+Stat = Literal["states", "items", "totals", "next_due", "heads"]
 """A field of QueueStats."""
 
 
 class QueueStats(NamedTuple):
     """The figures of a queue; fields that were not requested have their defaults.
 
+    `states`: its live jobs. `items`: the items of these; a job that carries no chunk is one item.
     `next_due`: the earliest `run_at` of its queued jobs, or the end of a lease that has expired, regardless of pauses
     and limits; None without such jobs. `heads`: the first queued job of each rank in each lane, in any order, also
     regardless of these.
@@ -267,3 +272,4 @@ class QueueStats(NamedTuple):
     totals: Counts = Counts()
     next_due: int | None = None
     heads: tuple[Head, ...] = ()
+    items: Sizes = Sizes()

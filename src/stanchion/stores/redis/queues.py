@@ -19,6 +19,7 @@ from stanchion.stores.redis.client.settings import settings_in, stored_setting
 from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.rules.lifecycle import outcomes as outcome_rules
 from stanchion.stores.rules.lifecycle.jobs import items_of_all
+from stanchion.stores.rules.query import counts_states, stats_in
 from stanchion.stores.rules.upkeep import Expiring, Use
 
 _AT_ONCE = 500
@@ -184,7 +185,7 @@ class Stats:
 
     def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
         """Return the figures of these queues, only the fields named."""
-        asked = [field for field in _READ if field in fields]
+        asked = [one for one in _READ if one in fields or (one == "states" and counts_states(fields))]
         names = list(dict.fromkeys(queues))
         alone = len(names) < _FEW or self._server.address.cluster or asked == ["totals"]
         busy = set(names if alone else self._places.with_any(names, "live"))
@@ -193,7 +194,7 @@ class Stats:
         answers = self._server.all([self._call(field, queue) for queue, field in wanted])
         for (queue, field), answer in zip(wanted, answers, strict=True):
             found[queue][field] = _READ[field](answer)
-        return {queue: QueueStats(**figures) for queue, figures in found.items()}
+        return {queue: _stats(figures, fields) for queue, figures in found.items()}
 
     def _call(self, field: Stat, queue: str) -> Call:
         key = self._key(queue)
@@ -206,6 +207,11 @@ class Stats:
         wanted = ("all",) if lanes is None else ("", *lanes)
         (found,) = self._server.all([self._server.script("depths", self._key(queue), at_most, *wanted)])
         return {lane: depth for lane, depth in zip(found[::2], found[1::2], strict=True) if depth}
+
+
+def _stats(figures: dict[str, Any], fields: Collection[Stat]) -> QueueStats:
+    jobs, more = (figures.pop(name, Sizes()) for name in ("states", "items"))
+    return stats_in(jobs, more, fields)._replace(**figures)
 
 
 def _sizes(answer: Sequence[int]) -> Sizes:
@@ -234,4 +240,10 @@ def _heads(answer: Sequence[bytes]) -> tuple[Head, ...]:
 _TOP = 5000
 """A ready list is named by its lane, and by this minus its rank."""
 
-_READ: dict[Stat, Callable[[Any], Any]] = {"states": _sizes, "totals": _counts, "next_due": _due, "heads": _heads}
+_READ: dict[Stat, Callable[[Any], Any]] = {
+    "states": _sizes,
+    "items": _sizes,
+    "totals": _counts,
+    "next_due": _due,
+    "heads": _heads,
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -16,7 +16,7 @@ from stanchion.errors import InvalidInput
 from stanchion.stores.fields.jobs import COMPARED, DEATH
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState
 from stanchion.stores.records.query import MATCHED, OF_SLOTS, Condition, Horizon, Order, Page, Query
-from stanchion.stores.records.queues import Sizes
+from stanchion.stores.records.queues import QueueStats, Sizes, Stat
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.capacity.slots import held_slots
 from stanchion.stores.rules.lifecycle.claims import holds
@@ -297,3 +297,15 @@ def sizes_in(by_state: Mapping[str, tuple[int, int]]) -> Sizes:
     queued, ready = by_state.get(QUEUED, (0, 0))
     waiting, running = (by_state.get(state, (0, 0))[0] for state in (JobState.WAITING, JobState.RUNNING))
     return Sizes(queued + waiting + running, ready, queued - ready, waiting, running)
+
+
+def counts_states(fields: Collection[Stat]) -> bool:
+    """Return whether these figures need the numbers of jobs: items are the jobs, and what chunks carry beyond one."""
+    return "states" in fields or "items" in fields
+
+
+def stats_in(jobs: Sizes, more: Sizes, fields: Collection[Stat]) -> QueueStats:
+    """Return the sizes of a queue that were asked for. `more`: the items of its live chunks beyond one each."""
+    return QueueStats(
+        states=jobs if "states" in fields else Sizes(), items=jobs.plus(more) if "items" in fields else Sizes()
+    )

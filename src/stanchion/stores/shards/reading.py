@@ -10,7 +10,7 @@ from functools import partial
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Page, Query
-from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, Sizes, Stat
+from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, Stat
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.query import checked, cut, evenly, merged, several_of, value_of
 from stanchion.stores.shards.fleet import Fleet
@@ -115,6 +115,7 @@ class ShardReading:
 
 def _sum(one: QueueStats, other: QueueStats) -> QueueStats:
     return one._replace(
-        states=Sizes(*map(sum, zip(one.states, other.states, strict=True))),
+        states=one.states.plus(other.states),
+        items=one.items.plus(other.items),
         totals=Counts(*map(sum, zip(one.totals, other.totals, strict=True))),
     )

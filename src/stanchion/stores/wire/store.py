@@ -72,6 +72,7 @@ STATS: Final = Codec(
     pb.QueueStats,
     parts={
         "states": SIZES.one,
+        "items": SIZES.one,
         "totals": COUNTS.one,
         "heads": HEAD.many(),
     },

@@ -102,6 +102,8 @@ INDEXES: dict[str, tuple[Index, ...]] = {
             {"live": ASCENDING, **_ascending(ORDER_KEYS)},
             {"partialFilterExpression": {"live": True, ORDER_KEYS.of: {"$exists": True}}},
         ),
+        # The live jobs that carry chunks, for counting their items.
+        Index("chunks", {"queue": ASCENDING}, {"partialFilterExpression": {"live": True, "items": {"$exists": True}}}),
         Index("flow", _ascending(FLOWS), _where(FLOWS.of)),
         Index("outbox", {"outbox.written_at": ASCENDING}, {"sparse": True}),
     ),

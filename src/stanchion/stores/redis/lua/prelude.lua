@@ -70,7 +70,7 @@ local function keys_of(prefix)
     for _, name in ipairs({
         'live', 'body', 'past_waits', 'past', 'shapes', 'ended', 'ids', 'keys', 'ready', 'running', 'leases', 'stopping',
         'counts', 'settings', 'signals', 'ends', 'leaving', 'arrived', 'gone', 'orders', 'waits', 'outbox', 'batches',
-        'ended_keys', 'lapsing', 'letters', 'overdue',
+        'ended_keys', 'lapsing', 'letters', 'overdue', 'chunks',
     }) do
         keys[#keys + 1] = prefix .. name
     end
@@ -261,6 +261,9 @@ local function drop(id, job)
         redis.call('ZREM', P .. 'ended', id)
     else
         redis.call('HDEL', P .. 'live', id)
+        if job[ITEMS] ~= '' then
+            redis.call('SREM', P .. 'chunks', id)
+        end
         if job[STATE] == 'running' then
             redis.call('ZREM', P .. 'running', holding_of(job[LEASE_UNTIL], job[WORKER], id))
             redis.call('SREM', P .. 'stopping', id)
@@ -323,6 +326,9 @@ local function put(prefix, id, text, job, body)
         return
     end
     redis.call('HSET', prefix .. 'live', id, text)
+    if job[ITEMS] ~= '' then
+        redis.call('SADD', prefix .. 'chunks', id)
+    end
     shape(prefix, job[LANE] ~= UNLANED, uses_slots(job[BOUND]))
     if job[KEY] ~= '' then
         redis.call('HSET', prefix .. 'keys', job[KEY], id)

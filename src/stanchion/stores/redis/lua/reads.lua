@@ -63,6 +63,25 @@ for _, list in ipairs(redis.call('ZRANGE', P .. 'ready', 0, -1)) do
 end
 return { redis.call('HLEN', P .. 'live'), ready, scheduled, redis.call('ZCARD', P .. 'running') }
 
+--- items
+
+-- Returns the numbers of items of live chunks, beyond one each, in the order of `sizes`. ARGV: offset.
+
+local all, ready, scheduled, running = 0, 0, 0, 0
+for _, state in ipairs(several('HMGET', P .. 'live', redis.call('SMEMBERS', P .. 'chunks'))) do
+    local job = fields(state)
+    local more = items_of(job[ITEMS]) - 1
+    all = all + more
+    if job[STATE] == 'running' then
+        running = running + more
+    elseif job[STATE] == 'queued' and tonumber(job[RUN_AT]) <= now then
+        ready = ready + more
+    elseif job[STATE] == 'queued' then
+        scheduled = scheduled + more
+    end
+end
+return { all, ready, scheduled, running }
+
 --- depths
 
 -- Returns lanes and their numbers of queued jobs, alternating. ARGV: offset, the count to stop at, 'all' or '', then

@@ -221,6 +221,9 @@ _both_of("stanchion_jobs_order", jobs, ORDER_KEYS)
 _held = jobs.c[HOLDS[0]]
 _partial("stanchion_jobs_held", jobs.c.id, where=_held > 0)
 _whole("stanchion_jobs_held", _held)
+# The jobs that carry chunks, for counting their items. No entry changes with the state of its job.
+_partial("stanchion_jobs_chunks", jobs.c.queue, where=jobs.c["items"].is_not(None))
+_whole("stanchion_jobs_chunks", jobs.c["items"], jobs.c.queue)
 for _name, _of in (("stanchion_jobs_flow", jobs), ("stanchion_history_flow", history)):
     _both_of(_name, _of, FLOWS)
 

@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 
 from stanchion.stores.records.queues import Counts, Head, QueueStats, Sizes, Stat
-from stanchion.stores.rules.query import sizes_in
+from stanchion.stores.rules.query import counts_states, sizes_in, stats_in
 from stanchion.stores.sql.elements import AnySelect, AnyUnion
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
@@ -31,7 +31,8 @@ class Stats:
 
     def __init__(self, database: Database) -> None:
         self._database, self._dialect = database, database.dialect
-        self._states, self._totals = self._dialect.once(_states), self._dialect.once(_totals)
+        self._states, self._items = self._dialect.once(_states), self._dialect.once(_items)
+        self._totals = self._dialect.once(_totals)
         self._next_due, self._heads = self._dialect.once(_next_due), self._dialect.once(_heads)
         self._depths, self._all_depths = self._dialect.once(_depths), self._dialect.once(_all_depths)
 
@@ -39,22 +40,23 @@ class Stats:
         given = self._dialect.listed(set(queues))
 
         def work(run: Runner) -> dict[str, QueueStats]:
-            states = self._read_states(run, given) if "states" in fields else {}
+            states = self._read_sizes(run, self._states, given) if counts_states(fields) else {}
+            more = self._read_sizes(run, self._items, given) if "items" in fields else {}
             totals = self._read_totals(run, given) if "totals" in fields else {}
             due = self.next_due(run, queues) if "next_due" in fields else {}
             heads = self.heads(run, queues) if "heads" in fields else {}
             return {
-                one: QueueStats(
-                    states.get(one, Sizes()), totals.get(one, Counts()), due.get(one), tuple(heads.get(one, ()))
+                one: stats_in(states.get(one, Sizes()), more.get(one, Sizes()), fields)._replace(
+                    totals=totals.get(one, Counts()), next_due=due.get(one), heads=tuple(heads.get(one, ()))
                 )
                 for one in queues
             }
 
         return self._database.read(work) if queues else {}
 
-    def _read_states(self, run: Runner, queues: object) -> dict[str, Sizes]:
+    def _read_sizes(self, run: Runner, numbers: AnySelect, queues: object) -> dict[str, Sizes]:
         found: dict[str, dict[str, tuple[int, int]]] = {}
-        for queue, state, number, due in run.rows(self._states, {"queues": queues}):
+        for queue, state, number, due in run.rows(numbers, {"queues": queues}):
             found.setdefault(queue, {})[state] = int(number), int(due)
         return {queue: sizes_in(by_state) for queue, by_state in found.items()}
 
@@ -101,6 +103,16 @@ def _states(dialect: Dialect) -> AnySelect:
     due = func.coalesce(func.sum(case((jobs.c.run_at <= dialect.now, 1), else_=0)), 0)
     of_these = text(dialect.among_many("queue", "queues"))
     return select(jobs.c.queue, jobs.c.state, func.count(), due).where(of_these).group_by(jobs.c.queue, jobs.c.state)
+
+
+def _items(dialect: Dialect) -> AnySelect:
+    """Count the items of live chunks beyond one each by state, and how many of them are due."""
+    more = jobs.c["items"] - 1
+    due = func.sum(case((jobs.c.run_at <= dialect.now, more), else_=0))
+    of_these = text(dialect.among_many("queue", "queues"))
+    numbers = select(jobs.c.queue, jobs.c.state, func.sum(more), due).where(jobs.c["items"].is_not(None), of_these)
+    by_chunks = numbers.with_hint(jobs, "FORCE INDEX (stanchion_jobs_chunks)", "mysql")
+    return by_chunks.group_by(jobs.c.queue, jobs.c.state)
 
 
 def _totals(dialect: Dialect) -> AnyUnion:

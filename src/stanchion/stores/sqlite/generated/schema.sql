@@ -283,6 +283,8 @@ CREATE INDEX stanchion_history_letters ON stanchion_history (dead_from, id) WHER
 
 CREATE INDEX stanchion_history_page ON stanchion_history (queue, id);
 
+CREATE INDEX stanchion_jobs_chunks ON stanchion_jobs (queue) WHERE items IS NOT NULL;
+
 CREATE INDEX stanchion_jobs_flow ON stanchion_jobs (flow_root, flow_node) WHERE flow_root IS NOT NULL;
 
 CREATE INDEX stanchion_jobs_held ON stanchion_jobs (id) WHERE slots_held > 0;

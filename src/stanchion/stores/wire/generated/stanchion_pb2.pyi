@@ -1027,18 +1027,20 @@ class Head(_message.Message):
     def __init__(self, lane: _Optional[int] = ..., rank: _Optional[int] = ..., run_at: _Optional[int] = ..., due_in: _Optional[int] = ...) -> None: ...
 
 class QueueStats(_message.Message):
-    __slots__ = ("states", "totals", "next_due", "heads", "queue")
+    __slots__ = ("states", "totals", "next_due", "heads", "queue", "items")
     STATES_FIELD_NUMBER: _ClassVar[int]
     TOTALS_FIELD_NUMBER: _ClassVar[int]
     NEXT_DUE_FIELD_NUMBER: _ClassVar[int]
     HEADS_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
     states: Sizes
     totals: Counts
     next_due: int
     heads: _containers.RepeatedCompositeFieldContainer[Head]
     queue: str
-    def __init__(self, states: _Optional[_Union[Sizes, _Mapping]] = ..., totals: _Optional[_Union[Counts, _Mapping]] = ..., next_due: _Optional[int] = ..., heads: _Optional[_Iterable[_Union[Head, _Mapping]]] = ..., queue: _Optional[str] = ...) -> None: ...
+    items: Sizes
+    def __init__(self, states: _Optional[_Union[Sizes, _Mapping]] = ..., totals: _Optional[_Union[Counts, _Mapping]] = ..., next_due: _Optional[int] = ..., heads: _Optional[_Iterable[_Union[Head, _Mapping]]] = ..., queue: _Optional[str] = ..., items: _Optional[_Union[Sizes, _Mapping]] = ...) -> None: ...
 
 class StatsRequest(_message.Message):
     __slots__ = ("queues", "fields")
