@@ -33,7 +33,7 @@ def queue(
     **settings: Any,
 ) -> QueueSample:
     size = Sizes(ready + running, ready, 0, 0, running) if heads or running else Sizes()
-    return QueueSample(QueueSettings(name, **settings), QueueStats(size, totals or Counts(), heads=heads))
+    return QueueSample(QueueSettings(name, **settings), QueueStats(size, totals or Counts(), heads=heads, items=size))
 
 
 def worker(*queues: str, silent: float = 0.0, **fields: Any) -> WorkerRow:

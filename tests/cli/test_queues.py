@@ -7,6 +7,7 @@ from stanchion import Stanchion
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.workers import CONSUMER, LaneRange, QueueTimes, WorkerRow
 from stanchion_conformance.harness import new_job
+from stanchion_conformance.jobs.chunk_contents import chunk
 from tests.cli.conftest import Run
 
 
@@ -20,6 +21,14 @@ def test_lists_sizes_and_settings(run: Run, app: Stanchion) -> None:
     assert heading.split()[:5] == ["QUEUE", "READY", "SCHEDULED", "WAITING", "RUNNING"]
     assert mail.split()[:5] == ["mail", "1", "1", "0", "0"]
     assert orders.endswith("paused max_rate=50")
+
+
+def test_lists_items_where_jobs_carry_chunks(run: Run, app: Stanchion) -> None:
+    app.store.push([chunk(30, queue="etl"), new_job(queue="etl")])
+    heading, etl = run("queues").out.splitlines()
+    assert heading.split()[:6] == ["QUEUE", "READY", "SCHEDULED", "WAITING", "RUNNING", "ITEMS"]
+    assert etl.split()[:6] == ["etl", "2", "0", "0", "0", "31"]
+    assert run("queues", "--json").json[0]["items"]["ready"] == 31
 
 
 def test_json_shape(run: Run, app: Stanchion) -> None:
@@ -40,6 +49,7 @@ def test_json_shape(run: Run, app: Stanchion) -> None:
             *("history_ttl_done", "history_ttl_dead", "history_ttl_cancelled", "history_max"),
             "shape",
             "size",
+            "items",
             "dead_letters",
             "counts",
             "next_due",

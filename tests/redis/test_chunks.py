@@ -154,7 +154,7 @@ def test_a_queue_expires_with_its_chunks(one: RedisStore) -> None:
     assert one.queues([FROM]) == []
 
 
-@pytest.mark.parametrize("once", [None, "01a1fe3f-73a2-767e-a69c-2b1d7b0f5c11"])
+@pytest.mark.parametrize("once", [None, new_id()], ids=["each time", "once"])
 def test_a_chunk_is_a_member_of_a_flow(one: RedisStore, once: str | None) -> None:
     root = new_id()
     node = FlowNode(root, root, "list", closed=False)

@@ -109,7 +109,9 @@ def use_store(store: RedisStore) -> None:
     assert store.lane_depths(QUEUE, [UNLANED]) == {UNLANED: 3}
     assert len(store.partition(ALL, 2)) == 2
     assert due_of(store, QUEUE) is not None
-    assert store.stats([QUEUE], ["heads"])[QUEUE].heads
+    figures = store.stats([QUEUE], ["heads", "items"])[QUEUE]
+    assert figures.heads
+    assert figures.items.total == 6
     assert [worker.running for worker in store.workers(holders=True)] == [1]
     assert len(pop(store, Claim(QUEUE, 1, "")).rows) == 1
     store.cancel([pushed.id])
@@ -156,7 +158,7 @@ def test_a_program_and_its_workers(any_server: RedisServer, opened: Open, monkey
         use(Stanchion(store=store))
         use_all(store, "some", "other")
         use_store(store)
-        assert {*script_texts()} - {*PARTS, "arrive", "left"} == run
+        assert {*script_texts()} - {*PARTS, "arrive", "count", "left"} == run
         assert denied(admin) == set()
         assert {key for key in admin.scan_iter() if not key.startswith("stanchion:")} == set()
 

@@ -34,6 +34,7 @@ from stanchion.stores.records.jobs import JobState, Lease
 from stanchion.stores.records.managers import QueueFigures
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
 from stanchion.telemetry.counts import name_of
+from stanchion_conformance.jobs.chunk_contents import chunk
 from tests.telemetry.scrape import get
 from tests.worker.conftest import ended, until
 
@@ -71,6 +72,7 @@ def exported() -> dict[str, set[str]]:
 
     job = fails.enqueue()
     app.queue("idle").push({})
+    store.push([chunk(2, queue="idle")])
     worker = Worker(app, metrics=True)
     worker.start()
     ended(app, job.id)

@@ -32,6 +32,21 @@ def reading(pushed: int = 0, queue: str = STRANGE, bands: int = 1) -> Monitor:
     return Monitor(AT, True, (), (one,), (alert,))
 
 
+def test_items_of_queues_with_chunks() -> None:
+    whole = reading()
+    (one,) = whole.queues
+    chunks = replace(one, queue="etl", items=Sizes(300, 200, 100, 0, 0))
+    seen = replace(whole, queues=(one, chunks))
+    served = families(StoreMetrics.of(lambda: seen).text(openmetrics=False).decode())
+    items = {
+        (sample.labels["queue"], sample.labels["state"]): sample.value
+        for family in served
+        for sample in family.samples
+        if sample.name == "stanchion_queue_items"
+    }
+    assert items == {("etl", "ready"): 200, ("etl", "scheduled"): 100, ("etl", "waiting"): 0, ("etl", "running"): 0}
+
+
 class Clock:
     now = 1000.0
 
@@ -57,6 +72,7 @@ def test_both_formats_have_all_figures(accept: str, parse: Callable[[str], Any])
     assert found["stanchion_store_up",] == 1
     assert found["stanchion_store_read_timestamp_seconds",] == AT.timestamp()
     assert found["stanchion_queue_jobs", STRANGE, "ready"] == 2
+    assert "stanchion_queue_items" not in {name for name, *_ in found}
     assert found["stanchion_queue_paused", STRANGE] == 1
     assert found["stanchion_queue_events_total", STRANGE, "pushed"] == 7
     assert found["stanchion_oldest_job_age_seconds", STRANGE, "interactive"] == 3.5

@@ -19,6 +19,7 @@ from stanchion.stores.registry import open_store
 from stanchion.telemetry import rollups
 from stanchion.telemetry.failures import FailureTally
 from stanchion.telemetry.rollups import MINUTE, Point
+from stanchion_conformance.jobs.chunk_contents import chunk
 from tests.web.attacks import SECRET
 from tests.web.conftest import READ, Browser, site_of
 
@@ -46,6 +47,12 @@ class TestParts:
         assert re.search(r">4</td><td><svg class=\"spark\"", text)
         assert "swordfish" not in text
         assert browser.get(f"/errors/{key}?queue=mail").status_code == 200
+
+    def test_its_items_are_shown_where_jobs_carry_chunks(self, browser: Browser, app: Stanchion) -> None:
+        app.store.push([chunk(300, queue="etl"), chunk(40, queue="etl", delay=60.0)])
+        text = browser.get("/queues/etl").text
+        assert "300 items, oldest " in text
+        assert "40 items, not due yet" in text
 
     def test_its_schema_is_shown(self, browser: Browser, app: Stanchion) -> None:
         assert 'id="schema"' not in browser.get("/queues/mail").text

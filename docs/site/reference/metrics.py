@@ -12,9 +12,12 @@ from docs.site.reference.tables import code, prose, table
 
 from stanchion import Stanchion
 from stanchion.alerts.collector import StoreMetrics
+from stanchion.core.ids import new_id
+from stanchion.core.values.framing import chunk_with
 from stanchion.manager.dispatch.figures import EngineStatus
 from stanchion.manager.service.metrics import ManagerCollector
 from stanchion.ops.web.probes import WebCollector
+from stanchion.stores.records.jobs import NewJob
 from stanchion.telemetry.counts import Sums
 from stanchion.telemetry.jobs import WorkerCollector
 
@@ -59,13 +62,14 @@ def _collected(families: Iterable[Any]) -> list[Metric]:
 
 
 def _of_store() -> list[Metric]:
-    """Scrape a store with a dead job, so that each family has a sample."""
+    """Scrape a store with a dead job and a chunk, so that each family has a sample."""
     with closing(Stanchion("memory://")) as app:
         queue = app.queue("example")
         queue.push(1)
         for job in queue.reserve(1):
             job.bury("an example")
         queue.push(2)
+        app.store.push([NewJob(new_id(), "example", chunk_with(2, b""))])
         text = StoreMetrics.of(app.monitor).text(openmetrics=False).decode()
     found = []
     for name, about in re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE):

@@ -107,6 +107,13 @@ def _families(seen: Monitor) -> Iterator[Family]:
     states = [(state, labels(state=state)) for state in STATES]
     jobs = ((f"{name},{label}", getattr(one.size, state)) for name, one in queues for state, label in states)
     yield Family("stanchion_queue_jobs", "Live jobs.", jobs)
+    items = (
+        (f"{name},{label}", getattr(one.items, state))
+        for name, one in queues
+        if one.items.total > one.size.total
+        for state, label in states
+    )
+    yield Family("stanchion_queue_items", "Live items of the queues whose jobs carry chunks.", items)
     paused = ((name, one.paused) for name, one in queues)
     yield Family("stanchion_queue_paused", "1 while the queue is paused.", paused)
     events = [labels(event=event) for event in Counts._fields]

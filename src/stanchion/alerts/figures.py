@@ -41,9 +41,8 @@ def monitor_of(seen: Snapshot, limits: Thresholds) -> Monitor:
 def _of_queue(one: QueueSample, bands: dict[BandName, BandFigures], letters: Letters) -> QueueFigures:
     ordered = tuple(bands[band.name] for band in BANDS if band.name in bands)
     name = one.settings.name
-    return QueueFigures(
-        name, one.settings.paused, one.stats.states, ordered, one.stats.totals, letters.lying.get(name, 0)
-    )
+    lying, stats = letters.lying.get(name, 0), one.stats
+    return QueueFigures(name, one.settings.paused, stats.states, ordered, stats.totals, lying, stats.items)
 
 
 def _figures(seen: Snapshot, limits: Thresholds) -> dict[str, dict[BandName, BandFigures]]:

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from stanchion.core.names.fitted_names import fitted
 from stanchion.core.service_levels import BandName
-from stanchion.stores.records.queues import Counts, Sizes
+from stanchion.stores.records.queues import EMPTY, Counts, Sizes
 
 Level = Literal["now", "soon"]
 """`now`: needs a person immediately; `soon`: today."""
@@ -134,7 +134,8 @@ class BandFigures:
 class QueueFigures:
     """The live jobs of a queue: `size` is exact; `bands` are the ones with jobs; `totals` are since it was made.
 
-    `dead_letters`: other queues' dead letters here, which are in no other figure.
+    `dead_letters`: other queues' dead letters here, which are in no other figure. `items`: the live items, more than
+    jobs where it has chunks.
     """
 
     queue: str
@@ -143,6 +144,7 @@ class QueueFigures:
     bands: tuple[BandFigures, ...]
     totals: Counts
     dead_letters: int = 0
+    items: Sizes = EMPTY
 
     @property
     def alert_percent(self) -> float:
@@ -155,6 +157,7 @@ class QueueFigures:
             "queue": self.queue,
             "paused": self.paused,
             "size": self.size._asdict(),
+            "items": self.items._asdict(),
             "totals": self.totals._asdict(),
             "dead_letters": self.dead_letters,
             "alert_percent": self.alert_percent,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from stanchion.pipelines.station import Station
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.records.queues import Counts, Sizes
+from stanchion.stores.records.queues import EMPTY, Counts, Sizes
 
 
 class Passed(NamedTuple):
@@ -38,10 +38,10 @@ def passed(counts: Counts, depth: Sizes, *, ends: bool) -> Passed:
 class StationStatus:
     """One station at one moment.
 
-    `depth`: its live items. `came`: items that have entered so far; `out`: items that moved on, or finished at an end
-    station; `dropped`: items dropped or cancelled; `retried`: failed attempts; `dead`: dead letters. `oldest`:
-    seconds for which the oldest item has been due, 0.0 for none. `rate`: items out and dropped per second since the
-    previous status; None without one.
+    `depth`: its live items; `jobs`: the jobs that carry them, fewer where it has chunks. `came`: items that have
+    entered so far; `out`: items that moved on, or finished at an end station; `dropped`: items dropped or cancelled;
+    `retried`: failed attempts; `dead`: dead letters. `oldest`: seconds for which the oldest item has been due, 0.0 for
+    none. `rate`: items out and dropped per second since the previous status; None without one.
     """
 
     station: str
@@ -54,6 +54,7 @@ class StationStatus:
     dead: int
     oldest: float
     rate: float | None = None
+    jobs: Sizes = EMPTY
 
     @property
     def ended(self) -> int:
@@ -63,7 +64,7 @@ class StationStatus:
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
         values = {name: getattr(self, name) for name in self.__slots__}
-        return {**values, "depth": self.depth._asdict()}
+        return {**values, "depth": self.depth._asdict(), "jobs": self.jobs._asdict()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,18 +140,19 @@ def status_of(
         one = earlier.get(station)
         return None if one is None or seconds <= 0 else max(0, ended - one.out - one.dropped) / seconds
 
-    stats = store.stats([dead_letters, *queues], ["states", "totals", "next_due"])
+    stats = store.stats([dead_letters, *queues], ["states", "items", "totals", "next_due"])
 
     def station_status(station: Station) -> StationStatus:
-        size, counts, due = stats[station.queue][:3]
-        items = passed(counts, size, ends=not station.to)
+        found = stats[station.queue]
+        items, due = passed(found.totals, found.items, ends=not station.to), found.next_due
         return StationStatus(
             station=station.station,
             paused=station.queue in paused,
-            depth=size,
+            depth=found.items,
             **items._asdict(),
             oldest=0.0 if due is None else max(0.0, (now - due) / SECOND),
             rate=rate(station.station, items.out + items.dropped),
+            jobs=found.states,
         )
 
-    return PipelineStatus(pipeline, now, tuple(map(station_status, stations)), stats[dead_letters].states.total)
+    return PipelineStatus(pipeline, now, tuple(map(station_status, stations)), stats[dead_letters].items.total)

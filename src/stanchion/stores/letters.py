@@ -92,6 +92,10 @@ class Letters(NamedTuple):
         """How many of those found died in each queue."""
         return Counter(one.queue for one in self.found)
 
+    def work_of(self, queue: str, stats: QueueStats) -> QueueStats:
+        """Return the figures of a queue, with the sizes of its work. A dead letter counts as one item."""
+        return stats._replace(states=self.work(queue, stats.states), items=self.work(queue, stats.items))
+
     def work(self, queue: str, sizes: Sizes) -> Sizes:
         """Return the sizes of a queue without its dead letters: the jobs that someone should work on."""
         left = self.lying.get(queue, 0)

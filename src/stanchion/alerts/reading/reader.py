@@ -38,9 +38,9 @@ def _read(store: Store, pipelines: Iterable[PipelinePlan]) -> Snapshot:
     now = store.now()
     seconds = time.monotonic() - asked
     settings = store.queues()
-    stats = store.stats([one.name for one in settings], ["states", "totals", "heads"])
+    stats = store.stats([one.name for one in settings], ["states", "items", "totals", "heads"])
     letters = read_letters(store, settings, stats)
-    work = [stats[one.name]._replace(states=letters.work(one.name, stats[one.name].states)) for one in settings]
+    work = [letters.work_of(one.name, stats[one.name]) for one in settings]
     queues = as_they_could_run(store, [*map(QueueSample, settings, work)])
     workers = tuple(store.workers())
     jobs = JobReads(store, now, queues, letters)

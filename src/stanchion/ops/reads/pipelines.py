@@ -28,7 +28,7 @@ from stanchion.stores.letters import read_letters
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.records.queues import QueueSettings, QueueStats, Sizes
+from stanchion.stores.records.queues import EMPTY, QueueSettings, QueueStats, Sizes
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.leases.serving import by_served_queue
 from stanchion.stores.rules.lifecycle.dead_letters import letter_queues
@@ -94,11 +94,13 @@ class Station:
     """A station now.
 
     `lag`: seconds since its oldest due item became due. `came`, `out`: items per second in and done, over about a
-    minute; None until known. `idle`: seconds without an item done, as far as observed; None while items are done.
-    `silent`: seconds since its driver's last heartbeat, None if unknown. `starved`: it has no items because a station
-    before it has stopped. `passed`: items since its creation. `times`: waiting and run times of the last five minutes;
-    None if no worker reports them. `alert`: the alert about its queue. `retrying`: items that wait after a failed
-    attempt. `failed`: share of the last five minutes' attempts that failed; None if no attempt is known to have ended.
+    minute; None until known. `sizes`: its live items; `jobs`: the jobs that carry them.
+    `idle`: seconds without an item done, as far as observed; None while items are done.
+    `silent`: seconds since its driver's last heartbeat, None if unknown.
+    `starved`: it has no items because a station before it has stopped. `passed`: items since its creation.
+    `times`: waiting and run times of the last five minutes; None if no worker reports them.
+    `alert`: the alert about its queue. `retrying`: items that wait after a failed attempt.
+    `failed`: share of the last five minutes' attempts that failed; None if no attempt is known to have ended.
     `error`: the latest error of a dead item, else of a failed attempt that workers have tallied.
     """
 
@@ -122,6 +124,7 @@ class Station:
     alert: Alert | None = None
     retrying: int = 0
     failed: float | None = None
+    jobs: Sizes = EMPTY
 
     @property
     def name(self) -> str:
@@ -209,7 +212,7 @@ def stations(
                 record,
                 queue,
                 _engine(record, stream, workers),
-                stats.states,
+                stats.items,
                 lag,
                 came,
                 out,
@@ -221,11 +224,12 @@ def stations(
                 dead.errors.get(queue) or (stream and stream.error) or _last_error(seen.tallies.get(queue, {})),
                 [] if track is None else [(one.at, float(one.ready)) for one in track.points],
                 settings.paused,
-                passed(stats.totals, stats.states, ends=not record.to),
+                passed(stats.totals, stats.items, ends=not record.to),
                 times.get(queue),
                 about.get(queue),
                 retrying[queue],
                 None if track is None else track.failed,
+                stats.states,
             )
         )
     return _with_starved(known, found)
@@ -249,7 +253,7 @@ def read_pipeline(store: Store, known: Known) -> Snapshot:
     now, workers = store.now(), store.workers()
     names = [known.queue(one.name) for one in known.record.stations]
     settings = {one.name: one for one in store.queues(names)}
-    stats = store.stats([*{*names, *letter_queues(settings.values())}], ["states", "totals", "heads"])
+    stats = store.stats([*{*names, *letter_queues(settings.values())}], ["states", "items", "totals", "heads"])
     queues = tuple(QueueSample(settings.get(name, QueueSettings(name)), stats[name]) for name in names)
     values = read_values(store)
     recent, hour = known_windows(values, now)

@@ -13,7 +13,7 @@ from stanchion.ops.reads.workers import live_workers
 from stanchion.ops.words import number, plural, seconds_since
 from stanchion.stores.letters import Letters, read_letters
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, Sizes
+from stanchion.stores.records.queues import EMPTY, Counts, QueueSettings, QueueStats, Sizes
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.leases.serving import by_served_queue
 from stanchion.telemetry.times import Times, by_queue
@@ -26,7 +26,7 @@ class QueueFigures:
     `next_due`: when its first queued job is due, by the store's clock. `takes_letters`: dead letters of others go
     there; `letters`: how many lie there, which are in no other figure.
     `times`: waiting and run times of the last five minutes; None if no worker reports them. `streamed`: a stream reads
-    it, so it needs a driver instead of a worker.
+    it, so it needs a driver instead of a worker. `items`: the live items, more than jobs where it has chunks.
     """
 
     settings: QueueSettings
@@ -39,6 +39,7 @@ class QueueFigures:
     letters: int = 0
     times: Times | None = None
     streamed: bool = False
+    items: Sizes = EMPTY
 
     @property
     def name(self) -> str:
@@ -98,7 +99,7 @@ def figures(
     `letters`: the dead letters; None: they are read, of these queues.
     """
     streamed = {one.queue for one in streams}
-    stats = store.stats([one.name for one in settings], ["states", "totals", "next_due"]) if settings else {}
+    stats = store.stats([one.name for one in settings], ["states", "items", "totals", "next_due"]) if settings else {}
     letters = read_letters(store, settings, stats) if letters is None else letters
     known = _Known(by_served_queue(live_workers(workers, now)), by_queue(workers, now), now, letters, streamed)
     found = [_figures(one, stats[one.name], known) for one in settings]
@@ -155,7 +156,8 @@ def _figures(settings: QueueSettings, stats: QueueStats, known: _Known) -> Queue
     letters_alone = name in letters.lying and not sizes.ready
     lag = None if due is None or due > known.now or letters_alone else seconds_since(due, known.now)
     apart = name in letters.places, letters.lying.get(name, 0), known.times.get(name), name in known.streamed
-    return QueueFigures(settings, sizes, stats.totals, lag, tuple(known.serving.get(name, ())), due, *apart)
+    items = letters.work(name, stats.items)
+    return QueueFigures(settings, sizes, stats.totals, lag, tuple(known.serving.get(name, ())), due, *apart, items)
 
 
 def headline(queues: Sequence[str], alerts: Container[str]) -> str:

@@ -49,7 +49,9 @@ class Stats:
 
     def _more_items(self, queues: Collection[str]) -> dict[str, Sizes]:
         """Return the numbers of items of live chunks, beyond one each."""
-        return self._sums(queues, {"items": {"$exists": True, **NUMBER, "$type": ["int", "long"]}}, {"$subtract": ["$items", 1]})
+        return self._sums(
+            queues, {"items": {"$exists": True, **NUMBER, "$type": ["int", "long"]}}, {"$subtract": ["$items", 1]}
+        )
 
     def _sums(self, queues: Collection[str], such: Document, each: object) -> dict[str, Sizes]:
         """Return the sums of an expression over such live jobs of these queues."""

@@ -230,6 +230,10 @@ class Sizes(NamedTuple):
         return Sizes(*map(sum, zip(self, other, strict=True)))
 
 
+EMPTY: Final = Sizes()
+"""The sizes of a queue without live jobs."""
+
+
 class Counts(NamedTuple):
     """Events of a queue since it was made; a duplicate does not count as a push."""
 

@@ -194,7 +194,11 @@ class Stats:
         answers = self._server.all([self._call(field, queue) for queue, field in wanted])
         for (queue, field), answer in zip(wanted, answers, strict=True):
             found[queue][field] = _READ[field](answer)
-        return {queue: _stats(figures, fields) for queue, figures in found.items()}
+        stats = dict[str, QueueStats]()
+        for queue, figures in found.items():
+            jobs, more = (figures.pop(name, Sizes()) for name in ("states", "items"))
+            stats[queue] = stats_in(jobs, more, fields)._replace(**figures)
+        return stats
 
     def _call(self, field: Stat, queue: str) -> Call:
         key = self._key(queue)
@@ -207,11 +211,6 @@ class Stats:
         wanted = ("all",) if lanes is None else ("", *lanes)
         (found,) = self._server.all([self._server.script("depths", self._key(queue), at_most, *wanted)])
         return {lane: depth for lane, depth in zip(found[::2], found[1::2], strict=True) if depth}
-
-
-def _stats(figures: dict[str, Any], fields: Collection[Stat]) -> QueueStats:
-    jobs, more = (figures.pop(name, Sizes()) for name in ("states", "items"))
-    return stats_in(jobs, more, fields)._replace(**figures)
 
 
 def _sizes(answer: Sequence[int]) -> Sizes:

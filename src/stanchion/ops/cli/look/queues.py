@@ -47,6 +47,8 @@ _COLUMNS = [
     Column("OLDEST", right=True),
     Column("SETTINGS", shrinks=True, keeps=12),
 ]
+_SIZED = 5
+"""Number of columns up to the numbers of live jobs."""
 
 
 @command(queues_cli, group=True)
@@ -79,7 +81,9 @@ def queues(
     if out.as_json:
         out.json_list(found)
     elif found:
-        out.first(_COLUMNS, [_row(queue) for queue in found], limit)
+        items, jobs = ([queue[of]["total"] for queue in found] for of in ("items", "size"))
+        rows = [_row(queue) for queue in found]
+        out.first(*((_COLUMNS, rows) if items == jobs else _with_items(rows, items)), limit)
     else:
         out.say("no queues yet: the first push creates one")
     return Exit.OK if found else Exit.FAILED
@@ -228,6 +232,7 @@ def describe(queue: QueueFigures) -> dict[str, Any]:
         **settings_json(queue.settings),
         "shape": queue.settings.shape,
         "size": queue.sizes._asdict(),
+        "items": queue.items._asdict(),
         "dead_letters": queue.letters,
         "counts": queue.totals._asdict(),
         "next_due": None if queue.next_due is None else iso(moment(queue.next_due)),
@@ -256,6 +261,12 @@ def _row(queue: dict[str, Any]) -> list[Cell]:
         age(queue["lag"]) if queue["lag"] else "",
         _shown_state(queue, settings),
     ]
+
+
+def _with_items(rows: list[list[Cell]], items: Sequence[int]) -> tuple[list[Column], list[list[Cell]]]:
+    """Return the columns and rows of the table with the numbers of live items."""
+    columns = [*_COLUMNS[:_SIZED], Column("ITEMS", right=True), *_COLUMNS[_SIZED:]]
+    return columns, [[*row[:_SIZED], count_cell(one), *row[_SIZED:]] for row, one in zip(rows, items, strict=True)]
 
 
 def unserved_lanes(

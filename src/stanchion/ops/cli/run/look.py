@@ -60,7 +60,7 @@ class Look:
         dead = read_dead(self._app, store, self._known, seen, last_error)
         for settings, stats in seen.queues:
             track = self._tracks.setdefault(settings.name, Track())
-            track.add(point_of(seen.at, stats.states, stats.totals, 0.0))
+            track.add(point_of(seen.at, stats.items, stats.totals, 0.0))
         self.at, self.dead_letters = seen.at, sum(seen.letters.lying.values())
         alerts = alerts_of(seen, Thresholds().changed(seen.limits))
         self.found = stations(self._known, seen, self._tracks, dead, alerts)
@@ -111,6 +111,7 @@ class Look:
             "station": one.name,
             "paused": one.paused,
             "depth": one.sizes._asdict(),
+            "jobs": one.jobs._asdict(),
             **one.passed._asdict(),
             "oldest": one.lag,
             "rate": self._rate(one),

@@ -26,6 +26,7 @@ def queue_shape(queue: QueueFigures) -> dict[str, object]:
         "verdict": queue.sentence,
         "paused": queue.settings.paused,
         "size": queue.sizes._asdict(),
+        "items": queue.items._asdict(),
         "dead_letters": queue.letters,
         "totals": queue.totals._asdict(),
         "lag": queue.lag,

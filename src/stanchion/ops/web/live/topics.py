@@ -151,6 +151,7 @@ def parts_of(sample: Sample) -> dict[str, object]:
         one.settings.name: (
             one.settings,
             one.stats.states,
+            one.stats.items,
             one.stats.totals,
             seen.letters.lying.get(one.settings.name, 0),
             sample.number if any(head.due_in <= 0 for head in one.stats.heads) else None,

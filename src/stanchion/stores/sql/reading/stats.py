@@ -109,10 +109,10 @@ def _items(dialect: Dialect) -> AnySelect:
     """Count the items of live chunks beyond one each by state, and how many of them are due."""
     more = jobs.c["items"] - 1
     due = func.sum(case((jobs.c.run_at <= dialect.now, more), else_=0))
-    of_these = text(dialect.among_many("queue", "queues"))
-    numbers = select(jobs.c.queue, jobs.c.state, func.sum(more), due).where(jobs.c["items"].is_not(None), of_these)
-    by_chunks = numbers.with_hint(jobs, "FORCE INDEX (stanchion_jobs_chunks)", "mysql")
-    return by_chunks.group_by(jobs.c.queue, jobs.c.state)
+    chunks = jobs.c["items"].is_not(None), text(dialect.among_many("queue", "queues"))
+    numbers = select(jobs.c.queue, jobs.c.state, func.sum(more), due).where(*chunks)
+    by_index = numbers.with_hint(jobs, "FORCE INDEX (stanchion_jobs_chunks)", "mysql")
+    return by_index.group_by(jobs.c.queue, jobs.c.state)
 
 
 def _totals(dialect: Dialect) -> AnyUnion:

@@ -85,6 +85,7 @@ def pipeline(call: Call) -> Answer:
             **{name: getattr(one, name) for name in (*same, "dead", "retrying", "failed")},
             "to": list(one.record.to),
             "size": one.sizes._asdict(),
+            "jobs": one.jobs._asdict(),
             "error": visit.site.redaction.text(one.error),
             "last_5_min": None if one.times is None else one.times.as_json(),
         }

@@ -129,6 +129,7 @@ _JOBS: Final[dict[str, Schema]] = {
 
 _QUEUES: Final[dict[str, Schema]] = {
     "Sizes": answer("Live jobs by state.", **dict.fromkeys(Sizes._fields, _COUNT)),
+    "Items": answer("Live items by state; a chunk has several.", **dict.fromkeys(Sizes._fields, _COUNT)),
     "Totals": answer("Events since the queue was made.", **dict.fromkeys(Counts._fields, _COUNT)),
     "Queue": answer(
         "A queue and its figures.",
@@ -136,6 +137,7 @@ _QUEUES: Final[dict[str, Schema]] = {
         verdict=text("Whether it keeps up, in words."),
         paused=flag(),
         size=ref("Sizes"),
+        items=ref("Items"),
         totals=ref("Totals"),
         dead_letters=whole("Dead letters of other queues that lie there; they are in no other figure."),
         lag=maybe(decimal("Seconds that its oldest due job has waited.")),
@@ -215,6 +217,7 @@ _WATCH: Final[dict[str, Schema]] = {
         queue=text(),
         paused=flag(),
         size=ref("Sizes"),
+        items=ref("Items"),
         totals=ref("Totals"),
         dead_letters=whole("Dead letters of other queues that lie there; they are in no other figure."),
         alert_percent=decimal(),

@@ -217,12 +217,15 @@ def _sides(queue: QueueFigures) -> dict[str, str]:
     """Return a few words below the number of each state."""
     slots = "no live worker" if not queue.workers else f"{plural(queue.threads, 'thread')} serve it"
     bound = queue.settings.max_running
-    return {
+    sides = {
         "ready": f"oldest {spelled(queue.lag)}" if queue.sizes.ready else "",
         "running": f"at most {bound:,}" if bound is not None else slots,
         "waiting": "for a slot, an order key or a flow" if queue.sizes.waiting else "",
         "scheduled": "not due yet, or backing off" if queue.sizes.scheduled else "",
     }
+    items = queue.items._asdict()
+    carried = {state: plural(items[state], "item") for state in sides if items[state] > getattr(queue.sizes, state)}
+    return {state: ", ".join(filter(None, (carried.get(state), side))) for state, side in sides.items()}
 
 
 def _settings(queue: QueueSettings) -> list[tuple[str, str]]:
