@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,8 +14,6 @@ from stanchion.pipelines import Pipeline
 from stanchion.pipelines.chunks import work
 from stanchion.stores.memory import FrozenClock, MemoryStore
 from stanchion.stores.records.jobs import SECOND
-
-Store = Callable[[], Stanchion]
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -43,9 +41,9 @@ def results(app: Stanchion, queue: str) -> list[Any]:
     found: list[Any] = []
     for job in app.queue(queue).find(state="done", limit=500):
         if job.items is None:
-            found.append(job.result())
+            found.append(job.result)
         elif job.items:
-            found += list(job.result())
+            found += list(job.result)
     return sorted(found, key=str)
 
 
@@ -87,7 +85,7 @@ def routed(app: Stanchion) -> Pipeline:
     return etl
 
 
-def test_each_item_ends_as_it_would_alone(tmp_path: Any) -> None:
+def test_each_item_ends_as_it_would_alone() -> None:
     ends = []
     for chunks in (False, True):
         with Stanchion(store=MemoryStore()) as app:
@@ -114,7 +112,7 @@ def test_a_chunk_that_stays_whole_keeps_its_id(app: Stanchion) -> None:
     etl.drain()
     done = app.get(pushed.id)
     assert done is not None
-    assert (done.queue, done.items, list(done.result())) == ("etl.end", 50, [n / 2 for n in range(50)])
+    assert (done.queue, done.items, list(done.result)) == ("etl.end", 50, [n / 2 for n in range(50)])
     assert figures(etl) == {"raw": (50, 50, 0, 0, 0), "end": (50, 50, 0, 0, 0)}
 
 
@@ -150,7 +148,9 @@ def test_failed_items_are_retried_alone_and_die_alone(app: Stanchion) -> None:
     assert seen == [*range(10), 3, 7]
     assert results(app, "etl.only") == sorted((n for n in range(10) if n not in (3, 7)), key=str)
     assert figures(etl) == {"only": (10, 8, 0, 2, 2)}
-    assert {app.retry(job.id) for job in letters}
+    for job in letters:
+        job.retry()
+    assert sorted(job.payload["n"] for job in app.queue("etl.only").find(state="ready")) == [3, 7]
 
 
 def test_many_deaths_are_one_letter(app: Stanchion) -> None:
@@ -204,7 +204,7 @@ def test_a_slice_ends_and_the_rest_goes_back(app: Stanchion, monkeypatch: pytest
     assert sorted(seen) == list(range(40))
     assert seen[0] == 0
     assert figures(etl)["only"][0] == 40
-    assert app.queue("etl.only").sizes().total == 0
+    assert etl.status().empty
 
 
 def test_a_chunk_whose_holder_died_is_cut(app: Stanchion) -> None:
@@ -215,10 +215,6 @@ def test_a_chunk_whose_holder_died_is_cut(app: Stanchion) -> None:
     app.queue("etl.only").reserve(lease=10)
     later(app, 11)
     app.store.recover()
-    worked = app.worker(["etl.only"])
-    assert worked is not None
-    station = app.registry if hasattr(app, "registry") else None
-    assert station is None or station
     etl.drain()
     assert sorted(seen) == list(range(64))
     done = [job.items for job in app.queue("etl.only").find(state="done", limit=500)]
@@ -228,7 +224,7 @@ def test_a_chunk_whose_holder_died_is_cut(app: Stanchion) -> None:
 def test_more_ways_than_a_chunk_may_part_on(app: Stanchion) -> None:
     etl = app.pipeline("etl")
     etl.station("raw", to="end")(lambda item: Send("end", delay=item["n"]))
-    etl.station("end")(lambda item: None)
+    etl.station("end")(lambda _item: None)
     etl.push_chunks(items(20))
     etl.drain()
     (letter,) = app.queue("etl.dead").find()

@@ -170,10 +170,10 @@ class Division:
             self._give_back(ends.left)
         self._count("committed", self._finished(ends))
         ended = commit_of(row, jobs=tuple(self._jobs))._replace(tallies=tuple(self._tallies))
-        if not ends.results.indices:
+        if not (finished := ends.result_places or ends.results.indices):
             return ended
         # The items with results stay with the job that ends.
-        return ended._replace(result=self._result(ends), payload=self._stored(self._items.take(ends.results.indices)))
+        return ended._replace(result=self._result(ends), payload=self._stored(self._items.take(finished)))
 
     def _finished(self, ends: Ends) -> int:
         return len(ends.results.indices) + ends.dropped + sum(map(len, ends.result_tables))

@@ -59,6 +59,8 @@ class Ends:
         self.tables: dict[Way, list[Chunk]] = defaultdict(list)
         self.results = Values()
         self.result_tables: list[Chunk] = []
+        self.result_places: list[int] = []
+        """The places of the items that have results in tables."""
         self.dropped = 0
         self.forked = 0
         """Items that became several."""

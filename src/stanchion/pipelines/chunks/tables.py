@@ -84,7 +84,9 @@ def returned(found: object, items: Chunk, *, merges: bool) -> Returned:
 
 def sends_in(value: object, sends: Sequence[Send] | None) -> Sequence[Send]:
     """Return where returned tables go; `sends`: of the station, None at an end."""
-    return sends if sends is not None else [] if value is None else [Send(END, value)]
+    if sends is not None:
+        return sends
+    return [] if value is None else [Send(END, value)]
 
 
 def of_one(
@@ -146,10 +148,11 @@ def _arrow(found: object) -> pa.Table:
 def _places(table: pa.Table, size: int) -> Sequence[int] | None:
     if ITEM not in table.schema.names:
         return range(size) if table.num_rows == size else None
-    places: list[int] = table.column(ITEM).to_pylist()
-    if any(place is None or not 0 <= place < size for place in places):
+    places: list[int | None] = table.column(ITEM).to_pylist()
+    known = [place for place in places if place is not None and 0 <= place < size]
+    if len(known) < len(places):
         raise InvalidInput(f"the column {ITEM!r} of a returned table must have places that the function got, from 0")
-    return places
+    return known
 
 
 def _merged(table: pa.Table, changes: pa.Table) -> pa.Table:

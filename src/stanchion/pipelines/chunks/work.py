@@ -175,6 +175,7 @@ class ChunkWork:
                 continue
             if send.to == END:
                 ends.result_tables.append(table.items)
+                ends.result_places += places if table.places is None else [places[place] for place in table.places]
             else:
                 ends.tables[self._way(send)].append(table.items)
         ends.dropped += len(some) - len(ended)
