@@ -149,7 +149,7 @@ def test_failed_items_are_retried_alone_and_die_alone(app: Stanchion) -> None:
     assert results(app, "etl.only") == sorted((n for n in range(10) if n not in (3, 7)), key=str)
     assert figures(etl) == {"only": (10, 8, 0, 2, 2)}
     for job in letters:
-        job.retry()
+        app.queue("etl.dead").retry(job.id)
     assert sorted(job.payload["n"] for job in app.queue("etl.only").find(state="ready")) == [3, 7]
 
 
