@@ -100,7 +100,9 @@ def test_each_item_ends_as_it_would_alone() -> None:
             assert etl.status().empty
             dead = sorted(job.payload["n"] for job in app.queue("etl.dead").find())
             errors = {job.errors[-1]["error"] for job in app.queue("etl.dead").find()}
-            ends.append((figures(etl), results(app, "etl.short"), results(app, "etl.long"), dead, errors))
+            queues = [*(f"etl.{name}" for name in ("raw", "clean", "short", "long")), "etl.dead"]
+            counts = {name: app.store.stats([name], ["totals"])[name].totals._asdict() for name in queues}
+            ends.append((counts, figures(etl), results(app, "etl.short"), results(app, "etl.long"), dead, errors))
     assert ends[0] == ends[1]
 
 

@@ -161,8 +161,11 @@ class Division:
         row, station = self._row, self._station
         for way, parts in going_on.items():
             headers = headers_after(row, station.station, counting=station.loops, forking=True)
-            for part in parts:
-                self._add(station.part_for(row, way, self._stored(part), headers), len(part))
+            jobs = [station.part_for(row, way, self._stored(part), headers) for part in parts]
+            for job, part in zip(jobs, parts, strict=True):
+                self._add(job, len(part))
+            if new := len(ends.several.get(way, ())):  # they never came anywhere before
+                self._tallies.append(Tally(jobs[0].queue, "pushed", new))
         self._count("moved", len(self._items) - len(ends.failed) - self._finished(ends) - self._unbegun(ends))
         for failed in _groups(ends.failed):
             self._add_failed(failed)
