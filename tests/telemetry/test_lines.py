@@ -29,7 +29,7 @@ def row(job_id: str, task: str | None = "greet") -> JobRow:
 
 def end(lines: JobLines, job_id: str, seconds: float = 0.003, task: str | None = "greet") -> None:
     lines.ended(row(job_id, task), seconds, None)
-    lines.stored(job_id, Commit(Lease(job_id, "mail", "t")), failed=False)
+    lines.stored(job_id, "mail", Commit(Lease(job_id, "mail", "t")), failed=False)
 
 
 def test_one_line_for_each_job_with_its_fields(caplog):
@@ -73,8 +73,8 @@ def test_a_failure_that_was_told_already_has_no_second_line(caplog):
     caplog.set_level(logging.INFO, "stanchion.jobs")
     lines = JobLines(Clock())
     lines.ended(row("j1"), 0.1, None)
-    lines.stored("j1", Bury(Lease("j1", "mail", "t"), "no"), failed=True)
-    lines.stored("never ran here", None, failed=False)
+    lines.stored("j1", "mail", Bury(Lease("j1", "mail", "t"), "no"), failed=True)
+    lines.stored("never ran here", "mail", None, failed=False)
     assert caplog.messages == []
 
 

@@ -13,7 +13,8 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Abandon
 from stanchion.worker.running.attempt import Finished
 from stanchion.worker.running.default_timeouts import DefaultTimeouts
-from stanchion.worker.running.runner import Hearers, Runners
+from stanchion.worker.running.hearers import Hearers
+from stanchion.worker.running.runner import Runners
 from tests.worker.conftest import ended, until, working
 
 pytestmark = pytest.mark.parametrize("app", ["memory"], indirect=True)

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 from stanchion.context.queues.settings import has_defaults, with_defaults
 from stanchion.context.shard import MAX_LANES, shuffle_shard
 from stanchion.stores.records.jobs import UNLANED, NewJob
-from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
+from stanchion.stores.records.outcomes import Commit, Continue, Extend, Move, OneStop, Outcome, Pass, Progress
 from stanchion.stores.records.queues import QueueSettings
 
 if TYPE_CHECKING:
@@ -122,6 +122,8 @@ class LaneChooser:
 def _going_on(outcome: Outcome, tenant: str | None) -> list[NewJob]:
     """Return the jobs without a lane that an outcome makes."""
     match outcome:
+        case Pass(then=then):
+            return _going_on(then, tenant)
         case Move(lane=lane) if lane == UNLANED:
             return [NewJob(outcome.lease.id, outcome.queue, "", tenant=tenant, order_key=outcome.order_key)]
         case Continue(job=job) if job.lane == UNLANED:
@@ -133,6 +135,15 @@ def _going_on(outcome: Outcome, tenant: str | None) -> list[NewJob]:
 
 def _placed(outcome: Outcome, placed: Mapping[str, NewJob]) -> Outcome:
     """Return an outcome whose jobs have the lanes and order keys of these, by their ids."""
+    match outcome:
+        case Pass(then=then):
+            return outcome._replace(then=_end_placed(then, placed))
+        case Extend() | Progress():
+            return outcome
+    return _end_placed(outcome, placed)
+
+
+def _end_placed(outcome: OneStop, placed: Mapping[str, NewJob]) -> OneStop:
 
     def at(job: NewJob) -> NewJob:
         found = placed.get(job.id, job)

@@ -107,6 +107,9 @@ class QueueWork(Work, Protocol):
     @property
     def queues(self) -> Collection[str]: ...
 
+    def passes_to(self, queue: str) -> bool:
+        """Return whether jobs may pass in memory to the work of another queue, as far as that follows from the code."""
+
     def fitted(self, job: NewJob) -> NewJob:
         """Return a new job with the options that this work sets. Raises InvalidInput if the job's own contradict."""
 

@@ -46,10 +46,40 @@ class Settlement(NamedTuple):
     error: BaseException | None = None
 
 
+class Passing(NamedTuple):
+    """The way of an item through stations in memory: to its worker it is as if moved to each, and reserved there.
+
+    `first`: the row as it was claimed, which the store still has. `passages`: the queues since then. `behind`: its
+    ends at the stations that it has left, each with its job, None if nobody asked for one. `since`: when its first
+    attempt started, on the monotonic clock.
+    """
+
+    first: JobRow
+    passages: tuple[outcomes.Passage, ...]
+    behind: tuple[tuple[outcomes.Move, HeldJob | None], ...]
+    since: float
+
+    def stored(self, here: JobRow, then: outcomes.Ending) -> outcomes.Pass:
+        """Return the outcome for the store. `here`: the item at this station; `then`: how it ends there."""
+        assert not isinstance(then, outcomes.Pass)  # noqa: S101 - made once, from the outcome of one station
+        first, (before, _) = self.first, self.behind[-1]
+        return outcomes.Pass(
+            first.lease,
+            self.passages,
+            then._replace(lease=first.lease),
+            None if here.payload == first.payload else here.payload,
+            None if here.headers == first.headers else here.headers,
+            before.keep_entry,
+        )
+
+
 class HeldJob(Job):
     """A running job under a lease, and the settlements that it can end by."""
 
-    __slots__ = ("_asked_to_stop", "_block", "_has_outcome", "_record", "_reply_lost", "_retry", "_told", "settled_as")
+    __slots__ = (
+        *("_asked_to_stop", "_block", "_has_outcome", "_passing", "_record", "_reply_lost", "_retry", "_told"),
+        "settled_as",
+    )
 
     def __init__(
         self,
@@ -74,6 +104,7 @@ class HeldJob(Job):
         """An outcome was stored, or recorded for the batch of this job."""
         self._block: Block | None = None
         """The span of its block, with traces."""
+        self._passing: Passing | None = None
 
     @property
     def token(self) -> str:
@@ -109,6 +140,7 @@ class HeldJob(Job):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the job and its lease as plain values, for JSON; it is a credential, as the token is in it."""
+        self._refuse_passing()
         found = {name: value for name, value in self._row._asdict().items() if value is not None}
         return found | {name: as_text(found[name]) for name in _CONTENTS if name in found}
 
@@ -126,7 +158,15 @@ class HeldJob(Job):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle with the app's settings, for other processes; its store is opened there when it is used."""
+        self._refuse_passing()
         return type(self), (self._context, self._row)
+
+    def _refuse_passing(self) -> None:
+        if self._passing is not None:
+            raise InvalidInput(
+                f"item {self.id} came to {self.queue!r} in memory, so no other process can hold it; declare the "
+                f"station with stored=True"
+            )
 
     # -- how it is to end, for `Stanchion.settle`
 
@@ -187,7 +227,7 @@ class HeldJob(Job):
 
     def report_progress(self, value: float) -> None:
         """Record the share done, from 0 to 1; see `context.progress`."""
-        self._context.progress.report(self._row.lease, number(value, "progress", 0, 1))
+        self._context.progress.report(lease_of(self), number(value, "progress", 0, 1))
 
     def _retry_delay(self, error: BaseException | str | None) -> float | None:
         """Return the retry policy's delay in seconds after this attempt's failure; None for no retry."""
@@ -199,8 +239,23 @@ class HeldJob(Job):
 
 
 def lease_of(job: HeldJob) -> Lease:
-    """Return the lease under which a reservation holds its job."""
-    return job._row.lease
+    """Return the lease under which the store has a reserved job."""
+    return job._row.lease if job._passing is None else job._passing.first.lease
+
+
+def passing_of(job: HeldJob) -> Passing | None:
+    """Return the way of an item that passes stations in memory."""
+    return job._passing
+
+
+def hold_passing(job: HeldJob, passing: Passing | None) -> None:
+    """Note that a job came to its station in memory."""
+    job._passing = passing
+
+
+def stored_outcome(job: HeldJob, outcome: outcomes.Ending) -> outcomes.Ending:
+    """Return the outcome of a job for the store."""
+    return outcome if job._passing is None else job._passing.stored(job._row, outcome)
 
 
 def ask_to_stop(job: HeldJob) -> None:

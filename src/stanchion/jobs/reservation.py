@@ -12,7 +12,16 @@ from stanchion.core.checks import seconds_of
 from stanchion.core.concurrency.aio import off_loop
 from stanchion.core.types import Transaction
 from stanchion.errors import CannotJoin, InvalidInput, LeaseLost, StoreUnavailable, TaskInterrupted, seen_outside
-from stanchion.jobs.held_job import HeldJob, ReportingMeter, Settlement, is_repeat, lease_of, note_settled, reply_lost
+from stanchion.jobs.held_job import (
+    HeldJob,
+    ReportingMeter,
+    Settlement,
+    is_repeat,
+    lease_of,
+    note_settled,
+    reply_lost,
+    stored_outcome,
+)
 from stanchion.jobs.job import row_of
 from stanchion.jobs.outcome import UNCHANGED, Cancel, Outcome, Snooze
 from stanchion.stores.records import outcomes
@@ -164,9 +173,10 @@ def settled(context: Context, settlements: Sequence[Settlement], tx: object = No
 def _settled(context: Context, settlements: Sequence[Settlement], tx: object) -> list[JobState | None]:
     repeat = any(is_repeat(one.reservation) for one in settlements)
     try:
-        if last := context.progress.take(one.outcome.lease for one in settlements):
+        if last := context.progress.take(lease_of(one.reservation) for one in settlements):
             context.current_store().settle(last, tx)
-        states = context.current_store().settle([one.outcome for one in settlements], tx, repeat=repeat)
+        ends = [stored_outcome(one.reservation, one.outcome) for one in settlements]
+        states = context.current_store().settle(ends, tx, repeat=repeat)
     except StoreUnavailable:
         for reservation in (one.reservation for one in settlements):
             reply_lost(reservation)

@@ -100,6 +100,7 @@ class StationOptions(NamedTuple):
     `limits`: the semaphores, as stored with an item; `timeout` in seconds; `max_rate` in items per second. `key`: see
     `stanchion.pipelines.outputs`. `stored`: items are stored before and after it. `settings`: those declared with
     it. `on_spark`: it has a function of batches. `takes`: the tables that its function takes in place of items.
+    `is_async`: its function for workers is async.
     """
 
     to: tuple[str, ...]
@@ -115,6 +116,7 @@ class StationOptions(NamedTuple):
     settings: QueueSettings = QueueSettings("")
     on_spark: bool = False
     takes: Takes | None = None
+    is_async: bool = False
 
     @classmethod
     def of(

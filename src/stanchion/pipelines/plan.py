@@ -9,7 +9,7 @@ from stanchion.context.context import Context
 from stanchion.context.declarations.declared_texts import DeclaredTexts
 from stanchion.context.queues.options import StationQueueOptions
 from stanchion.core.checks import checked_name
-from stanchion.core.functions import redefines
+from stanchion.core.functions import is_async, redefines
 from stanchion.errors import InvalidInput
 from stanchion.jobs.search import PageOptions
 from stanchion.pipelines.expectation import DeclaredExpectations, Expectation
@@ -50,6 +50,7 @@ class PipelinePlan:
         """Add a station. `frame`: its batches on Spark; `worker` then processes single items, if anything does."""
         tells = not self.context.codec.has_keys
         of_items = function if frame is None else worker
+        options = options._replace(is_async=is_async(of_items))
         expected = self._expected.of(*((function,) if frame is None else (function, worker)), tells=tells)
         self._add(Station(self.context, self.topology, name, of_items, options, frame, expected), settings)
 

@@ -93,6 +93,10 @@ class Station:
         """The queues of all stations of the pipeline."""
         return self.topology.queues
 
+    def passes_to(self, queue: str) -> bool:
+        """Return whether items may pass in memory to a queue, as far as that follows from the code."""
+        return self.topology.passes(self.station, queue)
+
     @property
     def merges(self) -> bool:
         """True if what its function returns is merged into the item."""

@@ -44,8 +44,8 @@ class Topology:
 
     def _changed(self) -> None:
         self._checked = False
-        self.__dict__.pop("followers", None)
-        self.__dict__.pop("edges", None)
+        for derived in ("followers", "edges", "_in_memory"):
+            self.__dict__.pop(derived, None)
 
     def queue(self, station: str) -> str:
         """Return the name of a station's queue."""
@@ -88,6 +88,14 @@ class Topology:
     def edges(self) -> list[Edge]:
         """The edges, with the reasons why items are stored at them."""
         return edges_of(self.stations, self.entries, always=self.stored == "always")
+
+    def passes(self, source: str, queue: str) -> bool:
+        """Return whether items may pass in memory from a station to a queue, as far as that follows from the code."""
+        return (source, queue) in self._in_memory
+
+    @cached_property
+    def _in_memory(self) -> set[tuple[str | None, str]]:
+        return {(edge.source, self.queue(edge.target)) for edge in self.edges if not edge.stored}
 
     def check(self) -> None:
         """Raise InvalidInput for links to unknown stations, and for stations that can't be reached or left.

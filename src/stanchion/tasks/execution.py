@@ -15,7 +15,15 @@ from stanchion.flows.failure import failure_for
 from stanchion.flows.plan import after_of
 from stanchion.flows.results import Values
 from stanchion.jobs.failures import Failure, described, failure_of, with_cause
-from stanchion.jobs.held_job import Settlement, is_asked_to_stop, lease_of, payload_text, record_no_more
+from stanchion.jobs.held_job import (
+    Passing,
+    Settlement,
+    hold_passing,
+    is_asked_to_stop,
+    lease_of,
+    payload_text,
+    record_no_more,
+)
 from stanchion.jobs.outcome import Bury, Cancel, Outcome, RetryAfter, Snooze
 from stanchion.jobs.reservation import Reservation
 from stanchion.stores.one_by_one import DATA
@@ -53,10 +61,10 @@ class Execution(FunctionCall):
     arguments do not fit, and StoreUnavailable if the values from its flow can't be read now.
     """
 
-    __slots__ = ("_job", "batch", "payload", "row", "settlement")
+    __slots__ = ("_job", "batch", "passing", "payload", "row", "settlement")
 
-    def __init__(self, context: Context, row: JobRow) -> None:
-        self._context, self.row = context, row
+    def __init__(self, context: Context, row: JobRow, passing: Passing | None = None) -> None:
+        self._context, self.row, self.passing = context, row, passing
         self._job: Reservation | None = None
         self.traced = None
         self.batch: SharedCall | None = None
@@ -95,7 +103,14 @@ class Execution(FunctionCall):
                 if self._job is None:
                     row, record = self.row, None if self.work.batching is None else self._record
                     told = row.worker is not None
-                    self._job = Reservation(self._context, row, self.work.retry, record, told=told)
+                    job = Reservation(self._context, row, self.work.retry, record, told=told)
+                    hold_passing(job, self.passing)
+                    self._job = job
+        return self._job
+
+    @property
+    def known_job(self) -> Reservation | None:
+        """The reserved job, if something has asked for it."""
         return self._job
 
     @property

@@ -40,7 +40,7 @@ class JobLines:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._ran: dict[str, tuple[JobRow, float]] = {}
+        self._ran: dict[tuple[str, str], tuple[JobRow, float]] = {}
         self._lock = threading.Lock()
         self._second, self._lines = 0, 0
         self._since: float | None = None
@@ -54,11 +54,11 @@ class JobLines:
     def ended(self, row: JobRow, seconds: float, _outcome: Outcome | None) -> None:
         """Remember how long an attempt ran, until its end is stored."""
         if len(self._ran) < _KEPT:
-            self._ran[row.id] = row, seconds
+            self._ran[row.id, logical_name(row.queue)] = row, seconds
 
-    def stored(self, job_id: str, outcome: Outcome | None, *, failed: bool) -> None:
-        """Say how an attempt has ended; `failed`: it has been said already."""
-        found = self._ran.pop(job_id, None)
+    def stored(self, job_id: str, queue: str, outcome: Outcome | None, *, failed: bool) -> None:
+        """Say how an attempt has ended in a queue; `failed`: it has been said already."""
+        found = self._ran.pop((job_id, logical_name(queue)), None)
         if failed or found is None:
             return
         row, seconds = found

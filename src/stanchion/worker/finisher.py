@@ -19,12 +19,12 @@ from stanchion.core.text.redaction import redacted
 from stanchion.errors import NotPermitted, StoreUnavailable
 from stanchion.jobs.facts import has_failed_by
 from stanchion.jobs.failures import failure_of
-from stanchion.jobs.held_job import lease_of
+from stanchion.jobs.held_job import lease_of, passing_of
 from stanchion.jobs.outcome import Outcome, unmet_by
 from stanchion.jobs.reservation import Reservation
 from stanchion.stores.one_by_one import DATA, Left, OneByOne, takes
 from stanchion.stores.records.jobs import JobState
-from stanchion.stores.records.outcomes import Bury, Commit, Rollback
+from stanchion.stores.records.outcomes import Bury, Commit, Pass, Rollback
 from stanchion.stores.rules.partial_answers import ShardUnavailable
 from stanchion.tasks.execution import report, unstorable
 from stanchion.telemetry.counts import JobCounts
@@ -282,6 +282,8 @@ class Finisher:
         ]
 
     def _tell(self, group: Sequence[Finished], states: Sequence[JobState | None]) -> None:
+        if any(type(one[0]) is Pass or _settled_itself(one) for one in group):
+            group, states = _by_station(group, states)
         if self._metrics is not None:
             self._metrics.fold()
             if not _GOOD.issuperset(states):
@@ -295,7 +297,7 @@ class Finisher:
                 continue
             failure = None if isinstance(error, Outcome) else error
             if self._lines is not None and (ended := outcome.lease if outcome else job) is not None:
-                self._lines.stored(ended.id, outcome, failed=failure is not None)
+                self._lines.stored(ended.id, ended.queue, outcome, failed=failure is not None)
             if job is None:
                 continue
             if failure is not None:
@@ -316,6 +318,34 @@ class Finisher:
                 "%d outcomes came too late and changed nothing, as the jobs are finished or reserved by others: %s",
                 *(len(lost), ", ".join(lost[:5]) + (", ..." if len(lost) > 5 else "")),
             )
+
+
+def _settled_itself(finished: Finished) -> bool:
+    """Return whether a function has settled an item that came to it in memory."""
+    outcome, job, _ = finished
+    return outcome is None and job is not None and passing_of(job) is not None
+
+
+def _by_station(
+    group: Sequence[Finished], states: Sequence[JobState | None]
+) -> tuple[list[Finished], list[JobState | None]]:
+    """Return ends and states as if each item that passed stations in memory had been stored at each of them.
+
+    If its lease was lost, nothing is to be told of these: it runs again from the first.
+    """
+    told: list[Finished] = []
+    then: list[JobState | None] = []
+    for (outcome, job, error), state in zip(group, states, strict=True):
+        passing = None if job is None else passing_of(job)
+        if passing is not None and state is not None:
+            for move, before in passing.behind:
+                told.append((move, before if isinstance(before, Reservation) else None, None))
+            then += [JobState.READY] * len(passing.behind)
+        if isinstance(outcome, Pass):
+            outcome = outcome.then._replace(lease=outcome.lease._replace(queue=outcome.passages[-1].queue))
+        told.append((outcome, job, error))
+        then.append(state)
+    return told, then
 
 
 def _told(context: Context, job: Reservation, error: BaseException) -> str:

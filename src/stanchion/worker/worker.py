@@ -44,10 +44,10 @@ from stanchion.worker.process.signals import Calls
 from stanchion.worker.process.status import Status, StatusReporter, checked_port
 from stanchion.worker.reaper import Reaper
 from stanchion.worker.running.alone import Alone
-from stanchion.worker.running.attempt import not_started
 from stanchion.worker.running.default_timeouts import DefaultTimeouts
+from stanchion.worker.running.hearers import Hearers
 from stanchion.worker.running.hooks import WorkerHooks
-from stanchion.worker.running.runner import Hearers, Runners
+from stanchion.worker.running.runner import Runners
 from stanchion.worker.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class Worker:
             Hearers(
                 *(self._finisher.put, lambda: self._claimer.room(), self._oversight.stuck, ends, self._times.ended),
                 lambda row, claimed_at: self._heartbeat.holding.may_begin(row, claimed_at),
-                None if pulse is None else pulse.begins,
+                *(None if pulse is None else pulse.begins, lambda queue: queue in self._served.names),
             ),
             self._hooks,
         )
@@ -319,7 +319,7 @@ class Worker:
             managers.on_stop(self.id, self._heartbeat.soon)
 
     def _give_back_buffered(self) -> None:
-        self._finisher.put([not_started(row) for row in self._runners.take_back()])
+        self._finisher.put(self._runners.wind_up())
 
     # -- reports
 

@@ -6,9 +6,11 @@ import threading
 import time
 from collections.abc import Set
 from itertools import islice
+from typing import NamedTuple
 
 from stanchion.context.queues.settings import concern_new_jobs
 from stanchion.core.concurrency.forks import reset_after_fork
+from stanchion.stores.fields.queues import restraints
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import QueueSettings
 
@@ -17,6 +19,22 @@ SETTINGS_SECONDS = 1.0
 
 QUEUES_REMEMBERED = 10_000
 QUEUES_AT_ONCE = 100
+
+
+class Known(NamedTuple):
+    """A queue as it was read.
+
+    `settings`: if any of them concerns more than claims. `restrained`: its jobs have to be claimed before they may run.
+    `held`: one that runs keeps others out.
+    """
+
+    read_at: float
+    settings: QueueSettings | None
+    restrained: bool
+    held: bool
+
+
+_FORGOTTEN = Known(0.0, None, restrained=True, held=True)
 
 
 class CachedSettings:
@@ -28,8 +46,7 @@ class CachedSettings:
 
     def __init__(self) -> None:
         self._store: Store | None = None
-        self._read: dict[str, tuple[float, QueueSettings | None]] = {}
-        """When a queue was read, and its settings if any of them concerns more than claims."""
+        self._read: dict[str, Known] = {}
         self.unknown_partitions = False
         """A queue was read that has partitions, which the store in use does not know of."""
         reset_after_fork(self)
@@ -51,7 +68,7 @@ class CachedSettings:
             if queue not in read:
                 self._refresh(store, read, queues, now)
                 break
-            if now - read[queue][0] > SETTINGS_SECONDS and self._reading.acquire(blocking=False):
+            if now - read[queue].read_at > SETTINGS_SECONDS and self._reading.acquire(blocking=False):
                 try:
                     self._refresh(store, read, queues, now)
                 finally:
@@ -59,22 +76,32 @@ class CachedSettings:
                 break
         found = {}
         for queue in queues:
-            if (settings := read[queue][1]) is not None:
+            if (settings := read[queue].settings) is not None:
                 found[queue] = settings
         return found
 
-    def _refresh(
-        self, store: Store, read: dict[str, tuple[float, QueueSettings | None]], queues: Set[str], now: float
-    ) -> None:
-        old = {queue for queue in queues if queue not in read or now - read[queue][0] > SETTINGS_SECONDS}
+    def let_pass(self, store: Store, source: str, target: str) -> bool:
+        """Return whether jobs may go from a queue to another without being claimed, as far as settings allow it."""
+        self.of(store, {source, target})
+        read = self._read
+        return not (read.get(target, _FORGOTTEN).restrained or read.get(source, _FORGOTTEN).held)
+
+    def _refresh(self, store: Store, read: dict[str, Known], queues: Set[str], now: float) -> None:
+        old = {queue for queue in queues if queue not in read or now - read[queue].read_at > SETTINGS_SECONDS}
         # Refresh other queues that this process uses along with these, to save calls.
-        others = (queue for queue, (read_at, _) in list(read.items()) if now - read_at > SETTINGS_SECONDS)
+        others = (queue for queue, known in list(read.items()) if now - known.read_at > SETTINGS_SECONDS)
         old.update(islice(others, QUEUES_AT_ONCE))
         stored = store.queues(old)
         if any(one.partitioned and one.partitions == 1 and not one.key_partitions for one in stored):
             self.unknown_partitions = True
-        found = {settings.name: settings for settings in stored if _concern_more(settings)}
-        read.update((queue, (now, found.get(queue))) for queue in old)
+        found = {settings.name: _known(settings, now) for settings in stored}
+        read.update((queue, found.get(queue) or Known(now, None, restrained=False, held=False)) for queue in old)
+
+
+def _known(settings: QueueSettings, now: float) -> Known:
+    held = bool(restraints(settings, held=True))
+    restrained = held or bool(restraints(settings, held=False))
+    return Known(now, settings if _concern_more(settings) else None, restrained, held)
 
 
 def _concern_more(settings: QueueSettings) -> bool:

@@ -46,6 +46,8 @@ def edges_of(stations: Mapping[str, StationOptions], entries: Collection[str], *
             return
         yield from (f"{target} {why}" for why in _before(stations[target]))
         yield from (f"{source} {why}" for why in _around(stations[source]))
+        if stations[source].is_async and not stations[target].is_async:
+            yield f"{source} is async and {target} is not"
         if (source, target) in closing:
             yield "this closes a loop"
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextvars import Context
 
 from stanchion.errors import TaskTimeout
-from stanchion.jobs.held_job import ask_to_stop, lease_of
+from stanchion.jobs.held_job import ask_to_stop, lease_of, stored_outcome
 from stanchion.jobs.outcome import Outcome
 from stanchion.jobs.reservation import Reservation
 from stanchion.stores.records import outcomes
@@ -42,12 +42,16 @@ class Limit:
 class Attempt(Execution):
     """An execution that a worker watches."""
 
-    __slots__ = ("began", "context", "limit", "wait_for")
+    __slots__ = ("began", "claimed_at", "context", "limit", "seconds", "wait_for")
 
     began: float
     """When it started, on the monotonic clock."""
     context: Context
     """The context variables of this attempt only: a job's changes do not reach the next one."""
+    claimed_at: float
+    """When the claim of its job was sent, by the boot clock."""
+    seconds: float | None
+    """Its time-out."""
     limit: Limit | None
     wait_for: Callable[[Awaitable[object]], object]
     """Waits in this thread for something that runs on the worker's event loop."""
@@ -104,10 +108,11 @@ class Attempt(Execution):
 class BatchAttempt(BatchExecution):
     """An attempt at the jobs of a batch, by one call that a worker watches."""
 
-    __slots__ = ("began", "context", "limit", "wait_for")
+    __slots__ = ("began", "context", "limit", "seconds", "wait_for")
 
     began: float
     context: Context
+    seconds: float | None
     limit: Limit | None
     wait_for: Callable[[Awaitable[object]], object]
 
@@ -155,6 +160,13 @@ AnyAttempt = Attempt | BatchAttempt
 Running = dict[int, AnyAttempt]
 """The running attempts, by slot. The remover of an attempt reports its end: the thread that ran it, or the one that
 gives it up. `pop` is atomic, so exactly one of them does."""
+
+
+def for_the_store(job: Reservation, end: Finished) -> Finished:
+    """Return the end of a job that came to its station in memory, as the store gets it."""
+    outcome, _, error = end
+    assert not isinstance(outcome, outcomes.Renewal)  # noqa: S101 - it is an end
+    return None if outcome is None else stored_outcome(job, outcome), job, error
 
 
 def timeout_error(limit: Limit, stopped_by: BaseException | None) -> TaskTimeout:

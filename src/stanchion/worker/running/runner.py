@@ -11,22 +11,36 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextvars import Context as Variables
+from functools import partial
 from itertools import count
 from queue import Empty, SimpleQueue
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from stanchion.context.context import Context
 from stanchion.context.unknown_work import Unknown
 from stanchion.errors import StoreUnavailable
+from stanchion.jobs.held_job import Passing, hold_passing
+from stanchion.jobs.reservation import Reservation
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.records.outcomes import Abandon, Outcome
+from stanchion.stores.records.outcomes import Abandon
 from stanchion.stores.rules.leases.lost_leases import start_of
 from stanchion.tasks.execution import not_begun
 from stanchion.tasks.function_call import Unrunnable
-from stanchion.worker.running.attempt import AnyAttempt, Attempt, BatchAttempt, Ends, Finished, Running, not_started
+from stanchion.worker.running.attempt import (
+    AnyAttempt,
+    Attempt,
+    BatchAttempt,
+    Ends,
+    Finished,
+    Running,
+    for_the_store,
+    not_started,
+)
 from stanchion.worker.running.default_timeouts import DefaultTimeouts
+from stanchion.worker.running.hearers import Hearers
 from stanchion.worker.running.hooks import WorkerHooks
 from stanchion.worker.running.loop import Loops
+from stanchion.worker.running.passing import Passes
 from stanchion.worker.running.timeouts import Timeouts
 
 log = logging.getLogger("stanchion.worker")
@@ -37,28 +51,6 @@ NEVER = -1
 
 Held = tuple[JobRow, float]
 """A claimed job, and when its claim was sent, by the boot clock."""
-
-Ended = Callable[[JobRow, float, Outcome | None], None]
-"""Gets the job of an attempt, the seconds that it ran, and its outcome; None: the task settled its job itself."""
-
-
-class Hearers(NamedTuple):
-    """The functions that runners call."""
-
-    finish: Callable[[Ends], None]
-    """Gets the end of every added job, exactly once."""
-    room: Callable[[], None]
-    """Called when a job has ended and at most `low_water` jobs are left in the buffer."""
-    stuck: Callable[[], None]
-    """Called after an attempt was abandoned whose thread can't be stopped."""
-    ends: Sequence[Ended] = ()
-    """Get the end of every attempt, before `finish` does."""
-    ran: Callable[[tuple[str, int, float]], None] = lambda _: None
-    """Gets the queue, the priority and the run time in seconds of every attempt, before `ends` do."""
-    holds: Callable[[JobRow, float], bool] = lambda _row, _claimed_at: True
-    """Returns whether a job claimed at that time is still held; one that is not returns to its queue."""
-    begins: Callable[[float | None], None] | None = None
-    """Gets the time-out of each attempt, before it begins."""
 
 
 class Runners:
@@ -73,7 +65,8 @@ class Runners:
         hooks: WorkerHooks | None = None,
     ) -> None:
         self._context, self._most, self.defaults = context, threads, defaults
-        self._finish, self._room, self._stuck, self._ends, self._ran, self._holds, self._begins = hearers
+        self._finish, self._room, self._stuck, self._ends, self._ran, self._holds, self._begins, serves = hearers
+        self._passes = Passes(context, serves, lambda: not self._buffer.empty())
         self._hooks = hooks or WorkerHooks(context.hooks, lambda: None)
         self._buffer: SimpleQueue[Held | list[Held] | None] = SimpleQueue()
         self._slots: SimpleQueue[int] = SimpleQueue()
@@ -141,6 +134,11 @@ class Runners:
         held = [one if isinstance(one, list) else [one] for one in taken[keep:]]
         self._ride(-sum(len(one) - 1 for one in held))
         return [row for one in held for row, _ in one]
+
+    def wind_up(self) -> Ends:
+        """Store items at each station from now on; remove the jobs in the buffer, and return their ends."""
+        self._passes.stopping = True
+        return [not_started(row) for row in self.take_back()]
 
     def cancel(self, ids: Collection[str]) -> None:
         """Ask these jobs to stop: running ones now, buffered ones when a runner takes them."""
@@ -211,30 +209,57 @@ class Runners:
 
     def _work(self) -> bool:
         """Run jobs until asked to stop; return False if another thread has taken this one's place."""
-        buffer, running, end = self._buffer, self.running, self._end
+        buffer, running = self._buffer, self.running
         slot = self._slots.get()
         while (taken := buffer.get()) is not None:
-            variables = Variables()
-            attempt = variables.run(self._taken, taken)
-            if attempt is not None:
-                seconds = self._seconds_of(attempt)
-                attempt.context = variables
-                if self._begins is not None:
-                    self._begins(seconds)
-                if attempt.work.is_async:
-                    self._start_async(slot, attempt, seconds)
-                    del taken, attempt, variables
-                    slot = self._slots.get()
-                    continue
-                finished = variables.run(self._run, slot, attempt, seconds)
+            attempt = self._made(partial(self._taken, taken))
+            while attempt is not None and not attempt.work.is_async:
+                ends = attempt.context.run(self._run, slot, attempt)
                 if running.pop(slot, None) is None:
                     return False  # abandoned meanwhile
-                end(attempt, finished)
-                del finished
-            del taken, attempt, variables  # free them while the runner is idle
+                attempt = self._passed_on(attempt, ends)
+                del ends
+            if attempt is not None:
+                self._start_async(slot, attempt)
+                del taken, attempt
+                slot = self._slots.get()
+                continue
+            del taken, attempt  # free them while the runner is idle
             if buffer.qsize() <= self.low_water:
                 self._room()
         return True
+
+    def _made(self, make: Callable[[], AnyAttempt | None]) -> AnyAttempt | None:
+        """Return an attempt that is ready to run, in context variables of its own."""
+        variables = Variables()
+        attempt = variables.run(make)
+        if attempt is not None:
+            attempt.context, attempt.seconds = variables, self._seconds_of(attempt)
+            if self._begins is not None:
+                self._begins(attempt.seconds)
+        return attempt
+
+    def _passed_on(self, attempt: AnyAttempt, ends: Ends) -> AnyAttempt | None:
+        """Take in the ends of an attempt; return the next attempt of its item, or None if nothing passes on in memory.
+
+        The ends are stored then.
+        """
+        if not isinstance(attempt, Attempt) or (way := self._passes.following(attempt, ends[0][0])) is None:
+            self._end(attempt, ends)
+            return None
+        self._tell(attempt, ends)
+        row, passing = way
+        self.defaults.meet(row.queue)
+        return self._made(partial(self._arrived, row, attempt.claimed_at, passing))
+
+    def _arrived(self, row: JobRow, claimed_at: float, passing: Passing) -> Attempt | None:
+        """Return the attempt at an item that came in memory, or None if it ended before the attempt started."""
+        attempt = self._prepared(row, claimed_at, passing)
+        if isinstance(attempt, Attempt):
+            return attempt
+        hold_passing(job := attempt[1] or Reservation(self._context, row), passing)
+        self._finish([for_the_store(job, attempt)])
+        return None
 
     def _taken(self, taken: Held | list[Held]) -> AnyAttempt | None:
         """Return the attempt at a job or at a batch, or None if nothing is left to start."""
@@ -255,10 +280,10 @@ class Runners:
         members = [one for one in prepared if isinstance(one, Attempt)]
         return self._watched(BatchAttempt(self._context, members)) if members else None
 
-    def _prepared(self, row: JobRow, claimed_at: float) -> Attempt | Finished:
+    def _prepared(self, row: JobRow, claimed_at: float, passing: Passing | None = None) -> Attempt | Finished:
         """Return the attempt at a job, or its end if it must not start."""
         try:
-            attempt = Attempt(self._context, row)
+            attempt = Attempt(self._context, row, passing)
         except (Unrunnable, Unknown) as reason:
             job, outcome, error = not_begun(self._context, row, reason)
             return outcome, job, error
@@ -268,8 +293,9 @@ class Runners:
         if self._unwanted and row.id in self._unwanted:
             self._unwanted.discard(row.id)  # a later retry of the job may run
             return Abandon(row.lease), attempt.job, None
-        if not self._holds(row, claimed_at):
+        if not self._holds(row if passing is None else passing.first, claimed_at):
             return not_started(row)
+        attempt.claimed_at = claimed_at
         return self._watched(attempt)
 
     def _watched(self, attempt: A) -> A:
@@ -288,11 +314,11 @@ class Runners:
             longest = max(longest, seconds)
         return longest
 
-    def _run(self, slot: int, attempt: AnyAttempt, seconds: float | None) -> Ends:
+    def _run(self, slot: int, attempt: AnyAttempt) -> Ends:
         """Run a sync attempt in this thread."""
         try:
-            if seconds is not None:
-                value = self.timeouts.call(attempt, seconds, lambda: self._begin(slot, attempt))
+            if attempt.seconds is not None:
+                value = self.timeouts.call(attempt, attempt.seconds, lambda: self._begin(slot, attempt))
             else:
                 self._begin(slot, attempt)
                 value = attempt.call()
@@ -300,13 +326,13 @@ class Runners:
         except BaseException as error:  # the thread must survive whatever a task raises
             return attempt.raised(error)
 
-    def _start_async(self, slot: int, attempt: AnyAttempt, seconds: float | None) -> None:
+    def _start_async(self, slot: int, attempt: AnyAttempt) -> None:
         attempt.context.run(self._begin, slot, attempt)
         loop = self.loops.current()
-        if seconds is not None:
-            attempt.limit = loop.limit(slot, seconds)
+        if attempt.seconds is not None:
+            attempt.limit = loop.limit(slot, attempt.seconds)
         loop.start(slot, attempt)
-        if seconds is not None:
+        if attempt.seconds is not None:
             self.timeouts.watch()
 
     def _begin(self, slot: int, attempt: AnyAttempt) -> None:
@@ -316,23 +342,30 @@ class Runners:
                 self._context.events.fire("started", job)
 
     def _end(self, attempt: AnyAttempt, ends: Ends) -> None:
-        seconds, riders = time.monotonic() - attempt.began, len(ends) - 1
-        if riders:  # before they end, so that the claimer never sees a slot that is taken as free
+        if riders := len(ends) - 1:  # before they end, so that the claimer never sees a slot that is taken as free
             with self._growing:
                 self.riders -= riders
                 self.ridden += riders
+        self._tell(attempt, ends)
+        if isinstance(attempt, Attempt) and attempt.passing is not None:
+            ends = [for_the_store(attempt.job, ends[0])]
+        self._finish(ends)
+
+    def _tell(self, attempt: AnyAttempt, ends: Ends) -> None:
+        seconds = time.monotonic() - attempt.began
         for row, (outcome, _, _) in zip(attempt.rows, ends, strict=True):
             self._ran((row.queue, row.priority, seconds))
             for ended in self._ends:
                 ended(row, seconds, outcome)
-        self._finish(ends)
 
     def _ended(self, slot: int, ends: Ends) -> None:
         """Handle the end of an async attempt; called in the loop's thread."""
         attempt = self.running.pop(slot, None)
         if attempt is None:
             return
-        self._end(attempt, ends)
+        if (following := self._passed_on(attempt, ends)) is not None:
+            self._start_async(slot, following)
+            return
         self._slots.put(slot)
         if self._buffer.qsize() <= self.low_water:
             self._room()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stanchion.core.names.partition_names import logical_name
-from stanchion.core.values.framing import Content
+from stanchion.core.values.framing import Content, items_in
 from stanchion.stores.fields.jobs import Step, cleared
 from stanchion.stores.records.claims import POPPED
 from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState, Lease, NewJob, Redriven
@@ -41,12 +41,13 @@ from stanchion.stores.rules.lifecycle.jobs import (
     Transition,
     _restarted,
     _unreserved,
+    arrival_payload,
     created,
     items_of,
     with_payload,
 )
 from stanchion.stores.rules.lifecycle.past_waits import wait_over
-from stanchion.stores.rules.lifecycle.trail import moved_job, passed_job, trail_to
+from stanchion.stores.rules.lifecycle.trail import Lasting, moved_job, moved_trail, passed_job, trail_to
 
 LEASE_LOST = "LeaseLost: the lease ran out or the worker died"
 
@@ -228,6 +229,28 @@ _PASSED = {
     if name not in {*cleared(Step.RELEASED), "attempts", "cancel_requested", "arrival_payload"}
 }
 """Fields that a job loses on its way to another queue while it stays reserved."""
+
+
+def passed_on(row: JobRow, move: Move, now: int) -> JobRow:
+    """Return a running job as its worker sees it after a move in memory: as if it had been reserved there at once."""
+    payload, came_with = row.payload if move.payload is None else move.payload, arrival_payload(row)
+    changed = payload != came_with
+    trail = moved_trail(Lasting(row.trail, row.queue, row.enqueued_at), row.attempts, move.queue, now, changed=changed)
+    return row._replace(
+        queue=move.queue,
+        payload=payload,
+        items=items_in(payload),
+        entry_payload=came_with if changed and move.keep_entry and trail.first else row.entry_payload,
+        headers=row.headers if move.headers is None else move.headers,
+        lane=move.lane,
+        run_at=now,
+        started_at=now,
+        trail=trail.text,
+        arrival_payload=None,
+        progress=None,
+        attempts=1,
+        **_PASSED,
+    )
 
 
 def _given_back(row: JobRow, outcome: Rollback, queue: QueueSettings, now: int) -> Transition:

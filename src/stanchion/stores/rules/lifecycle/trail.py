@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from stanchion.core.names.partition_names import logical_name
@@ -33,7 +34,15 @@ class Stop(NamedTuple):
     left: int | None = None
 
 
-def stops_of(row: JobRow) -> list[Stop]:
+class Lasting(NamedTuple):
+    """What the trail of a job follows from."""
+
+    trail: str | None
+    queue: str
+    enqueued_at: int
+
+
+def stops_of(row: JobRow | Lasting) -> list[Stop]:
     """Return the queues that a job has passed, oldest first; the last one is where it is.
 
     A trail that can't be read counts as none: a move must not fail by it.
@@ -75,6 +84,25 @@ def moved_job(row: JobRow, queue: str, now: int, payload: Content, *, keep_entry
     """
     passage = Passage(queue, payload != arrival_payload(row))
     return passed_job(row, (passage,), now, payload, keep_entry=keep_entry)
+
+
+class Moved(NamedTuple):
+    """The trail of a job after a move. `first`: with its payload of before, no move has changed it."""
+
+    text: str
+    first: bool
+
+
+@lru_cache(maxsize=256)
+def moved_trail(row: Lasting, attempts: int, queue: str, now: int, *, changed: bool) -> Moved:
+    """Return the trail of a job after a move; jobs that were pushed and claimed together mostly have the same.
+
+    `changed`: it leaves with another payload.
+    """
+    stops = stops_of(row)
+    first = not _changes(_own(stops))
+    stops[-1] = stops[-1]._replace(attempts=attempts, left=CHANGED if changed else UNCHANGED)
+    return Moved(_text(_bounded([*stops, Stop(logical_name(queue), now)])), first)
 
 
 def passed_job(row: JobRow, passages: Iterable[Passage], now: int, payload: Content, *, keep_entry: bool) -> JobRow:
