@@ -18,7 +18,7 @@ TABLES = (
     *("queues", "workers", "jobs --state dead", "jobs --limit 8", "jobs --queue payments-capture-eu.dead", "errors"),
     *("topics", "lanes mail", "manager status", "streams", "semaphores", "semaphores show payment-provider-eu-west"),
     *("pipeline status tests.cli.wide:etl --once -i 0.1s", "cron", "audit", "alerts --monitor", "top --once -i 0.1s"),
-    "stores",
+    *("stores", "pipeline plan tests.cli.wide:etl"),
 )
 WIDTHS = (80, 120)
 

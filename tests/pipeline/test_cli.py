@@ -96,6 +96,31 @@ def test_a_worker_runs_the_stations_of_the_app(etl: Pipeline, process: Run) -> N
     assert etl.queue("even").counts().committed == 1
 
 
+def test_plan(etl: Pipeline, run: Run) -> None:  # noqa: F811
+    etl.push(1)
+    etl.queue("odd").configure(max_rate=100)
+    found = run("pipeline", "plan", "flow:etl")
+    assert [line.split(maxsplit=3) for line in found.out.splitlines()] == [
+        ["FROM", "TO", "ITEMS", "WHY"],
+        ["push", "raw", "stored", "items enter here"],
+        ["raw", "even", "in", "memory"],
+        ["raw", "odd", "stored", "odd has max_rate"],
+        ["odd", "even", "in", "memory"],
+    ]
+    assert "2 segments: raw, even; odd, even" in found.err
+    assert run("pipeline", "plan", "flow:etl", "--json").json == {
+        "pipeline": "etl",
+        "edges": [
+            {"from": None, "to": "raw", "stored": True, "reasons": ["items enter here"]},
+            {"from": "raw", "to": "even", "stored": False, "reasons": []},
+            {"from": "raw", "to": "odd", "stored": True, "reasons": ["odd has max_rate"]},
+            {"from": "odd", "to": "even", "stored": False, "reasons": []},
+        ],
+        "segments": [["raw", "even"], ["odd", "even"]],
+    }
+    assert "sends items to 'nowhere'" in run("pipeline", "plan", "flow:broken").err
+
+
 def test_graph(etl: Pipeline, run: Run, tmp_path: Path) -> None:  # noqa: F811
     assert run("pipeline", "graph", "flow:etl").out == f"{etl.graph()}\n"
     assert run("pipeline", "graph", "flow:app").out == f"{etl.graph()}\n"

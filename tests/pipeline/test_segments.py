@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from stanchion import Pipeline, Stanchion
 from stanchion.context.queues.options import StationQueueOptions
 from stanchion.errors import InvalidInput
 from stanchion.pipelines.pipeline import plan_of
-from stanchion.pipelines.segments.edges import closing_edges, segments_of
+from stanchion.pipelines.segments.edges import Edge, closing_edges, segments_of
 from stanchion.stores.fields.queues import SETTABLE
 from stanchion.stores.records.queues import QueueSettings
 
@@ -198,3 +200,61 @@ def test_wrong_options_are_refused() -> None:
         app.pipeline("etl").station("a", stored="always")  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="stored of a pipeline must be one of needed, always, not True"):
         app.pipeline("other", stored=True)  # type: ignore[arg-type]
+
+
+# -- the plan, with the settings in force
+
+
+def test_the_plan_has_the_settings_that_are_in_force(tmp_path: Path) -> None:
+    app = Stanchion(f"sqlite:///{tmp_path}/jobs.db")
+    app.setup()
+    etl = app.pipeline("etl")
+    etl.station("a", to="b")(same)
+    etl.station("b", to="c", max_rate=5)(same)
+    etl.station("c")(same)
+    etl.push(1)
+    etl.pause("c")
+    etl.queue("a").configure(max_running=1)
+    plan = etl.plan()
+    assert plan.edges == (
+        Edge(None, "a", ENTRY),
+        Edge("a", "b", ("b has max_rate", "a has max_running")),
+        Edge("b", "c", ("c is paused",)),
+    )
+    assert plan.segments == (("a",), ("b",), ("c",))
+    etl.resume("c")
+    assert etl.plan().segments == (("a",), ("b", "c"))
+    assert asyncio.run(etl.aplan()) == etl.plan()
+    app.close()
+
+
+def test_the_plan_of_a_pipeline_that_always_stores_names_nothing_else() -> None:
+    etl = Stanchion("memory://").pipeline("etl", stored="always")
+    etl.station("a", to="b")(same)
+    etl.station("b", max_running=1)(same)
+    etl.push(1)
+    assert [edge.reasons for edge in etl.plan().edges] == [ENTRY, ("the pipeline has stored='always'",)]
+
+
+def test_the_plan_is_refused_like_the_first_item() -> None:
+    etl = Stanchion("memory://").pipeline("etl")
+    etl.station("a", to="nowhere")(same)
+    with pytest.raises(InvalidInput, match="which is no station"):
+        etl.plan()
+
+
+def test_an_async_station_before_a_plain_one() -> None:
+    async def later(item: object) -> object:
+        return item
+
+    etl = Stanchion("memory://").pipeline("etl")
+    etl.station("a", to="b")(same)
+    etl.station("b", to="c")(later)
+    etl.station("c", to="d")(later)
+    etl.station("d")(same)
+    assert reasons(etl) == {
+        (None, "a"): ENTRY,
+        ("a", "b"): (),
+        ("b", "c"): (),
+        ("c", "d"): ("c is async and d is not",),
+    }

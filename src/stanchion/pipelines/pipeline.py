@@ -29,6 +29,7 @@ from stanchion.pipelines.options import MAX_ROUNDS, Frame, PayloadMode, StationO
 from stanchion.pipelines.outputs import KeyOf, current
 from stanchion.pipelines.plan import PipelinePlan
 from stanchion.pipelines.replay import copies_of
+from stanchion.pipelines.segments.plan import ExecutionPlan, execution_plan
 from stanchion.pipelines.station import Station
 from stanchion.pipelines.status import PipelineStatus, status_of
 from stanchion.queues.queue import Queue
@@ -299,6 +300,15 @@ class Pipeline:
         """Return the depths and totals of the stations, with the rates since the status `before`."""
         return status_of(self._context.store, self.name, self._plan.stations.values(), self._plan.dead_letters, before)
 
+    def plan(self) -> ExecutionPlan:
+        """Return where items are stored between the stations, and why; elsewhere a worker passes them in memory."""
+        self._plan.check()
+        topology, store = self._plan.topology, self._context.store
+        stations = {one.queue: name for name, one in self._plan.stations.items()}
+        settings = () if topology.stored == "always" else store.queues(topology.queues)
+        found = {stations[one.name]: one for one in settings}
+        return execution_plan(self.name, topology.edges, found)
+
     def graph(self, form: GraphForm = "text") -> str:
         """Return the stations and their links, drawn as `text`, `svg`, `mermaid` or `dot` (for Graphviz)."""
         self._plan.check()
@@ -351,6 +361,7 @@ class Pipeline:
     aoutput = off_loop(output)
     abackfills = off_loop(backfills)
     astatus = off_loop(status)
+    aplan = off_loop(plan)
     apause = off_loop(pause)
     aresume = off_loop(resume)
 

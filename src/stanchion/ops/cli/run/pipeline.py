@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from stanchion import wings
 from stanchion.context import context_of
@@ -16,19 +17,30 @@ from stanchion.core.text.durations import duration
 from stanchion.errors import InvalidInput, MissingExtra, StanchionError
 from stanchion.ops.cli.console.drawing import GraphFormat, checked_format, print_graph
 from stanchion.ops.cli.console.given import optional_duration, spacing
+from stanchion.ops.cli.console.output import Column
 from stanchion.ops.cli.console.root import RUN, cli
 from stanchion.ops.cli.console.session import Exit, Session, command, load_pipeline
 from stanchion.ops.cli.live.top import keys
 from stanchion.ops.cli.run.look import COLUMNS, Look
 from stanchion.ops.cli.run.options import LogFormat, LogLevel, refuse_level
 from stanchion.ops.cli.run.progress import shown_progress
-from stanchion.pipelines import Pipeline
+from stanchion.ops.words import plural
+from stanchion.pipelines import Edge, Pipeline
 from stanchion.pipelines.pipeline import plan_of
 
 pipeline_cli = typer.Typer(help="Run a pipeline of stations; watch, draw, pause and resume it.")
 cli.add_typer(pipeline_cli, name="pipeline", rich_help_panel=RUN, no_args_is_help=True)
 
 Target = Annotated[str, typer.Argument(metavar="MODULE:PIPELINE", help="Your pipeline, such as etl:etl.")]
+PLAN = [
+    Column("FROM", shrinks=True, keeps_ends=True),
+    Column("TO", shrinks=True, keeps_ends=True),
+    Column("ITEMS"),
+    Column("WHY", shrinks=True, keeps=32),
+]
+
+_PUSHED = Text("push", "bright_black")
+
 Stations = Annotated[list[str] | None, typer.Argument(metavar="STATION...", help="Stations; by default all.")]
 
 _SHORTEST = 0.1
@@ -146,6 +158,22 @@ def graph(
         session.out.json({"pipeline": pipeline.name, "entries": plan_of(pipeline).entries, "stations": links})
     else:
         print_graph(pipeline.graph("svg" if svg else asked))
+
+
+@command(pipeline_cli, "plan")
+def plan(session: Session, target: Target) -> None:
+    """Show where items are stored between the stations, and why; elsewhere a worker passes them in memory."""
+    found, out = named_pipeline(session, target).plan(), session.out
+    if out.as_json:
+        out.json(found.as_json())
+        return
+    rows = [[edge.source or _PUSHED, edge.target, _kept(edge), "; ".join(edge.reasons)] for edge in found.edges]
+    out.table(PLAN, rows)
+    out.say(f"{plural(len(found.segments), 'segment')}: {'; '.join(', '.join(one) for one in found.segments)}")
+
+
+def _kept(edge: Edge) -> Text:
+    return Text("stored") if edge.stored else Text("in memory", "green")
 
 
 @command(pipeline_cli, "pause")
