@@ -17,6 +17,7 @@ KEYS = {
         "partition",
         "state",
         "task",
+        "items",
         "payload",
         "headers",
         "result",

@@ -16,6 +16,7 @@ from stanchion import Stanchion
 from stanchion.context import context_of
 from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import CannotJoin
+from stanchion.stores.fields.jobs import OF_PARTS
 from stanchion.stores.fields.sql import LIVE_COLUMNS
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
@@ -105,7 +106,9 @@ class TestTheSame:
     def test_columns(self) -> None:
         assert tuple(column.name for column in queues.columns) == COLUMNS
         assert set(OF_NEW_JOBS) <= set(LIVE_COLUMNS)
-        assert {*FULL, *OTHER} | {"id", "queue", "payload", "on_duplicate", "run_at", "delay"} == {*NewJob._fields}
+        assert {*FULL, *OTHER} | {"id", "queue", "payload", "on_duplicate", "run_at", "delay", *OF_PARTS} == {
+            *NewJob._fields
+        }
 
     @pytest.mark.parametrize("times", [{"run_at": 5_000_000}, {"delay": 60.0}, {}], ids=str)
     def test_rows(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: dict[str, Any]) -> None:

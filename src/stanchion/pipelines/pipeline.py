@@ -306,8 +306,7 @@ class Pipeline:
         topology, store = self._plan.topology, self._context.store
         stations = {one.queue: name for name, one in self._plan.stations.items()}
         settings = () if topology.stored == "always" else store.queues(topology.queues)
-        found = {stations[one.name]: one for one in settings}
-        return execution_plan(self.name, topology.edges, found)
+        return execution_plan(self.name, topology.edges, {stations[one.name]: one for one in settings})
 
     def graph(self, form: GraphForm = "text") -> str:
         """Return the stations and their links, drawn as `text`, `svg`, `mermaid` or `dot` (for Graphviz)."""
@@ -355,6 +354,7 @@ class Pipeline:
     adrain = off_loop_alone(drain)
     apush = off_loop(push)
     apush_many = off_loop(push_many)
+    apush_chunks = off_loop(push_chunks)
     afind = off_loop(find)
     areplay = off_loop(replay)
     abackfill = off_loop_alone(backfill)

@@ -32,10 +32,12 @@ _state_of = itemgetter(JobRow._fields.index("state"))
 class RowTypes:
     """The types that the fields of a job have as a driver returns them."""
 
-    def __init__(self, also: Mapping[type, tuple[type, ...]]) -> None:
-        """`also`: further types of the driver, by the types of `JobRow`."""
+    def __init__(self, also: Mapping[type, tuple[type, ...]], *, chunks_as_text: bool = False) -> None:
+        """`also`: further types of the driver, by the types of `JobRow`. `chunks_as_text`: it returns none as bytes."""
+        never = {bytes} if chunks_as_text else set()
         self._types = {
-            name: {one for hint in hints for one in (hint, *also.get(hint, ()))} for name, hints in _HINTS.items()
+            name: {one for hint in hints for one in (hint, *also.get(hint, ()))} - never
+            for name, hints in _HINTS.items()
         }
         self._known: set[tuple[type, ...]] = set()
         """Types of rows that fit, or of their first columns."""

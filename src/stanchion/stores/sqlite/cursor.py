@@ -14,9 +14,9 @@ from stanchion.stores.rules.misfits import RowTypes
 from stanchion.stores.rules.undeliverable import NotUtf8
 from stanchion.stores.sql.engine.runner import Row
 from stanchion.stores.sql.engine.schema import CLAIMED_COLUMNS, stage_prepared
-from stanchion.stores.sql.rows.contents import row_from
+from stanchion.stores.sql.rows.contents import row_of
 
-ROW_TYPES = RowTypes({bool: (int,), float: (int,), str: (NotUtf8,)})
+ROW_TYPES = RowTypes({bool: (int,), float: (int,), str: (NotUtf8,)}, chunks_as_text=True)
 
 _WIDE = len(CLAIMED_COLUMNS)
 """Number of columns from which a row is a whole job: no other query returns as many."""
@@ -50,4 +50,4 @@ def as_text(value: object) -> object:
 
 
 def _job(columns: Row) -> JobRow:
-    return ROW_TYPES.fitted(row_from(columns), whole=True, columns=len(columns))
+    return ROW_TYPES.fitted(row_of(columns), whole=True, columns=len(columns))

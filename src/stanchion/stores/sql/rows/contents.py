@@ -21,6 +21,11 @@ _ITEMS: Final = JobRow._fields.index("items")
 _LATER: Final = itemgetter(*(place for place, name in zip(_CONTENTS, _NAMES, strict=True) if name != "payload"))
 
 
+def row_of(columns: Sequence[object]) -> JobRow:
+    """Return the row with these first fields as they are stored; the others have their defaults."""
+    return tuple.__new__(JobRow, (*columns, *_DEFAULTS[len(columns) :]))
+
+
 def row_from(columns: Sequence[object]) -> JobRow:
     """Return the row with these first fields, such as all columns of a live job; the others have their defaults.
 
