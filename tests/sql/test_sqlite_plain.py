@@ -106,9 +106,8 @@ class TestTheSame:
     def test_columns(self) -> None:
         assert tuple(column.name for column in queues.columns) == COLUMNS
         assert set(OF_NEW_JOBS) <= set(LIVE_COLUMNS)
-        assert {*FULL, *OTHER} | {"id", "queue", "payload", "on_duplicate", "run_at", "delay", *OF_PARTS} == {
-            *NewJob._fields
-        }
+        others = {"id", "queue", "payload", "on_duplicate", "run_at", "delay", *OF_PARTS}
+        assert {*FULL, *OTHER} | others == {*NewJob._fields}
 
     @pytest.mark.parametrize("times", [{"run_at": 5_000_000}, {"delay": 60.0}, {}], ids=str)
     def test_rows(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: dict[str, Any]) -> None:
