@@ -104,6 +104,7 @@ LOOKS: dict[str, list[str]] = {
     "manager status": [],
     "pipeline backfills": ["etl:etl"],
     "pipeline graph": ["etl:etl"],
+    "pipeline plan": ["etl:etl"],
     "pipeline status": ["etl:etl", "--once", "-i", "0.1s"],
     "queues": [],
     "queues schema": ["mail"],
