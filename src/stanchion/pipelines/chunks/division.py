@@ -1,8 +1,8 @@
 """The outcome of a chunk: it stays whole where all of its items end alike, and is divided where they part.
 
 A chunk that stays whole has the outcome that one item would have. A divided one ends, and its parts are new jobs,
-stored in the same step: what goes on by each way, what is retried, what died, and what was not begun. Each item is in
-exactly one of them, under its name, whatever dies meanwhile.
+stored in the same step: one for each way, one for the retried items, dead letters, and the items that were not begun.
+Each item is in exactly one part, under its name, even if the worker or the database dies.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class Division:
             return alike
         return self._divided(ends, going_on)
 
-    # -- what goes on
+    # -- items that move to other stations
 
     def _going_on(self, ends: Ends) -> dict[Way, list[Chunk]]:
-        """Return the chunks that go on by each way, each of a size that can be stored."""
+        """Return the chunks for each way, each small enough to be stored."""
         ways: dict[Way, list[Chunk]] = {}
         for way, values in list(ends.values.items()):
             ways.setdefault(way, []).extend(self._parts(self._of_values(values, ends)))
@@ -82,7 +82,7 @@ class Division:
         return found
 
     def _of_values(self, values: Values, ends: Ends) -> Chunk | None:
-        """Return values under the names of their items; those that JSON can't hold end as dead letters instead."""
+        """Return values under the names of their items; items whose values JSON can't hold become dead letters."""
         if not values.indices:
             return None
         named = self._items if len(values.indices) == len(self._items) else self._items.take(values.indices)
@@ -99,7 +99,7 @@ class Division:
         return made.named(named.root, None if named.content().positions is None else named.positions)
 
     def _storable(self, values: Values, new: Sequence[object], ends: Ends) -> Values:
-        """Return the values that can be stored; the items of the others have failed for good."""
+        """Return the values that can be stored; the other items have failed for good."""
         kept = Values()
         for index, value, stored_value in zip(values.indices, values.values, new, strict=True):
             try:
@@ -127,7 +127,7 @@ class Division:
         places = self._items.positions
         return stored(self._codec, made.named(self._row.id, [places[index] for index in values.indices]), "result")
 
-    # -- what is not done
+    # -- failed items
 
     def _alike(self, ends: Ends) -> Outcome | None:
         """Return the outcome of the whole chunk if all items failed alike; None if they did not."""
@@ -201,7 +201,7 @@ class Division:
                 self._bury(failed, outcome)
 
     def _give_back(self, first: int) -> None:
-        """Return the items that were not begun, in parts as large as what was done."""
+        """Return the items that were not begun, in parts as large as the finished part."""
         left = len(self._items) - first
         self._count("rolled_back", left)
         size = max(first, -(-left // PARTS_MOST))
@@ -228,7 +228,7 @@ class Division:
                 self._add(letter, len(part))
 
     def _of_items(self, indices: Sequence[int]) -> Iterator[Chunk]:
-        """Yield the items as they came, under their names: what a function has made of them is not stored."""
+        """Yield the unchanged items under their names: the results of a failed attempt are not stored."""
         yield from fitting(self._items.take(indices).rooted(self._row.id), self._codec.max_payload)
 
     def _errors(self, outcome: Rollback | Bury) -> str | None:
@@ -242,7 +242,7 @@ class Division:
         return stored(self._codec, chunk)
 
     def _add(self, job: NewJob, items: int) -> None:
-        """Add a part; it was counted when it came, so it does not count as pushed."""
+        """Add a part. Its items were counted on arrival, so they don't count as pushed."""
         self._jobs.append(job._replace(id=new_id(), origin=self._row.id, trail=split_trail(self._row)))
         self._tallies.append(Tally(job.queue, "pushed", -items))
 
@@ -252,7 +252,7 @@ class Division:
 
 
 def _kind(outcome: Rollback | Bury | Abandon) -> tuple[object, ...]:
-    """Return what outcomes have in common that can be one: failures are retried together, others by their delay."""
+    """Return the group of an outcome: failures are retried together, snoozed items by their delay."""
     if not isinstance(outcome, Rollback):
         return (type(outcome),)
     return Rollback, outcome.refund, outcome.delay if outcome.refund else 0.0

@@ -1,4 +1,4 @@
-"""What becomes of the items of a chunk in one attempt at a station."""
+"""The ends of the items of a chunk in one attempt at a station."""
 
 from __future__ import annotations
 

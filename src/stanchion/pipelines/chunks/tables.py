@@ -1,8 +1,8 @@
 """Batch functions: they take the items of a chunk as a table, and return tables.
 
-A table has a column `item`, the place of each item in the chunk. A table that is returned with it, or with as many rows
-in the same order, has the same items; other rows are new items. A column `error` tells failed items: null where an item
-is fine. A failed item is retried from what it was, not from what the function returned.
+The column `item` is the place of each item in the chunk. Returned rows with this column, or as many rows in the same
+order, are the same items; other rows are new items. A text in the column `error` fails an item, which is retried
+unchanged.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def table_for(takes: Takes, items: Chunk) -> object:
 
 
 def returned(found: object, items: Chunk, *, merges: bool) -> Returned:
-    """Return what a function has returned as a table. `merges`: its columns join those of the items."""
+    """Return the parts of a table that a function has returned. `merges`: its columns are added to the items."""
     table = _arrow(found)
     places = _places(table, len(items))
     failed: list[tuple[int, str]] = []
@@ -83,7 +83,7 @@ def returned(found: object, items: Chunk, *, merges: bool) -> Returned:
 
 
 def sends_in(value: object, sends: Sequence[Send] | None) -> Sequence[Send]:
-    """Return where returned tables go; `sends`: of the station, None at an end."""
+    """Return the targets of returned tables. `sends`: as the station reads them, None at an end station."""
     if sends is not None:
         return sends
     return [] if value is None else [Send(END, value)]
