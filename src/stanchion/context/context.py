@@ -316,9 +316,9 @@ class Context:
         """Return the value of a stored content: a `Chunk` if it carries many items."""
         if not isinstance(content, bytes):
             return self.codec.decode(content)
-        from stanchion.core.chunks.stored import decoded
+        from stanchion.core.chunks.stored import opened
 
-        return decoded(self.codec, content)
+        return opened(self.codec, content)
 
     def check_fits(self, job: NewJob) -> None:
         """Raise PayloadMisfit for a job that is about to move to a queue whose schema it does not fit."""

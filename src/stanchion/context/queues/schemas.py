@@ -150,9 +150,9 @@ def _payloads(codec: Codec, queue: str, jobs: Sequence[NewJob]) -> list[str | No
 
 
 def _items_in(codec: Codec, chunk: bytes) -> list[str]:
-    from stanchion.core.chunks.chunk import Chunk
+    from stanchion.core.chunks.stored import opened
 
-    items = Chunk.decoded(codec.opened_chunk(chunk))
+    items = opened(codec, chunk)
     return [items.text(index) for index in range(len(items))]
 
 

@@ -12,6 +12,6 @@ def stored(codec: Codec, chunk: Chunk, what: str = "payload") -> Content:
     return codec.encode_json(chunk.text(0), what) if len(chunk) == 1 else codec.sealed_chunk(chunk.encoded())
 
 
-def decoded(codec: Codec, content: Content | None) -> object:
-    """Return the value of a stored content: a `Chunk` if it carries many items."""
-    return Chunk.decoded(codec.opened_chunk(content)) if isinstance(content, bytes) else codec.decode(content)
+def opened(codec: Codec, content: bytes) -> Chunk:
+    """Return the chunk of a stored content."""
+    return Chunk.decoded(codec.opened_chunk(content))

@@ -93,12 +93,8 @@ class ChunkWork:
         return ends
 
     def _begun(self, items: Chunk, ends: Ends) -> Iterator[tuple[int, object]]:
-        """Yield the items with their indices until the slice ends, or the job is asked to stop.
-
-        Of a chunk whose last holder died, none: its parts are tried, so that few items go down with a poisoned one.
-        """
-        if self.row.lost_leases and len(items) > 1:
-            ends.left = 0
+        """Yield the items with their indices until the slice ends, or the job is asked to stop."""
+        if self._is_cut(items, ends):
             return
         limit, job, until = _limit(), _running().job, time.monotonic() + SLICE
         for index, item in enumerate(items.values):
@@ -109,6 +105,13 @@ class ChunkWork:
             if limit is not None:
                 limit.deadline = now + limit.seconds  # a time-out of the station is one of each item
             yield index, item
+
+    def _is_cut(self, items: Chunk, ends: Ends) -> bool:
+        """Cut a chunk whose last holder died into parts, instead of running it: few items die with a poisoned one."""
+        if not self.row.lost_leases or len(items) == 1:
+            return False
+        ends.left = 0
+        return True
 
     def _timed_out(self, ends: Ends, index: int, items: Chunk) -> bool:
         """Record that an item ran too long, if that is why it was interrupted; the others go back."""
@@ -126,8 +129,7 @@ class ChunkWork:
         from stanchion.pipelines.chunks.tables import halved, table_for
 
         ends, takes = Ends(), self.station.takes
-        if self.row.lost_leases and len(items) > 1:
-            ends.left = 0
+        if self._is_cut(items, ends):
             return ends
         assert takes is not None  # noqa: S101 - of a station that takes tables
         met = self._met(ends, items)

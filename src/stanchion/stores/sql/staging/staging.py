@@ -290,9 +290,7 @@ class Staging:
 
 def staged(job: NewJob) -> dict[str, object]:
     """Return the parameters that stage a job."""
-    payload = job.payload
-    text = as_text(payload) if isinstance(payload, bytes) else payload
-    return {**job._asdict(), "payload": text, "delay": due_at(job._replace(run_at=None), 0)}
+    return {**job._asdict(), "payload": as_text(job.payload), "delay": due_at(job._replace(run_at=None), 0)}
 
 
 def _as_given(job: NewJob) -> NewJob:
