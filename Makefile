@@ -23,7 +23,7 @@ help: ## Show this list
 demo: $(DEMO) ## Run the demonstration
 	@$(BIN)/stanchion demo
 
-demo-big: $(DEV) servers ## Take a year of flights, 30 times, through streams of Spark (10 M rows; needs an hour or two)
+demo-big: $(DEV) servers ## Take a year of flights, 30 times, through three stations on Spark (10 M rows)
 	@PYTHONPATH=examples $(BIN)/python -m benchmarks.year --keep build/year $(if $(TIMES),--times $(TIMES))
 
 # No verdict depends on how fast the machine is.

@@ -15,7 +15,20 @@ from textwrap import wrap
 from typing import Any
 
 import stanchion
-from stanchion import Push, Retry, Send, Stanchion, TaskInterrupted, Tasks, Worker, chain, group, middleware, spark
+from stanchion import (
+    Push,
+    Retry,
+    Send,
+    Stanchion,
+    Table,
+    TaskInterrupted,
+    Tasks,
+    Worker,
+    chain,
+    group,
+    middleware,
+    spark,
+)
 from tests.manager.wire.test_errors import EXAMPLES
 
 LIST = Path(__file__).with_suffix(".txt")
@@ -48,7 +61,7 @@ def objects() -> Iterator[Any]:
     yield from (task, task.using(priority=1), task.s(1), chain(task.s(1)), group(task.s(1)), handle, handle.job())
     yield from (pushed, held, held.committed(), flow, flow.graph(), app.event_group("order-17"), app.schedule("send"))
     yield from (topic, subscription, topic.push(1), topic.lag()["audit"], etl, etl.status(), etl.status().stations[0])
-    yield from (Push(1), Send("raw"), Retry(), Worker(app), TaskInterrupted(), *EXAMPLES)
+    yield from (Push(1), Send("raw"), Table("days"), Retry(), Worker(app), TaskInterrupted(), *EXAMPLES)
     yield from (stanchion.Bury("no"), stanchion.Cancel("no"), stanchion.Snooze(1), stanchion.RetryAfter(1))
     yield from (stanchion.Attempt, stanchion.FeedEvent, stanchion.FlowFailure, stanchion.JobState, stanchion.FlowState)
     yield from (stanchion.Task, *(getattr(middleware, name) for name in middleware.__all__))

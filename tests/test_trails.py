@@ -8,8 +8,11 @@ from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.rules.lifecycle.jobs import created
 from stanchion.stores.rules.lifecycle.trail import (
     STOPS_MAX,
+    arrivals_of,
+    cut_trail,
     entry_payload,
     moved_job,
+    own_stops_of,
     payload_at,
     split_trail,
     stops_of,
@@ -52,3 +55,17 @@ def test_one_whose_only_change_was_dropped_keeps_its_entry() -> None:
     row = moved_job(moved_job(item("entry"), "b", 0, "0"), "b", 0, "first", keep_entry=True)
     row = rounds(row, changes=False)
     assert [payload_at(row, one) for one in ("entry", "a", "b")] == ["0", "first", "first"]
+
+
+def test_a_part_that_stays_did_not_arrive_there_itself() -> None:
+    chunk = moved_job(item("raw"), "clean", 5, "1")
+    part = item("clean", "2", trail=cut_trail(chunk))
+    assert [stop[:2] for stop in own_stops_of(part)] == [("clean", 5)]
+    assert (arrivals_of(part), payload_at(part, "clean"), payload_at(part, "raw")) == ([], "2", None)
+    letter = item("dead", "2", trail=cut_trail(chunk, left=True))
+    assert [stop.queue for stop in own_stops_of(letter)] == ["clean", "dead"]
+    assert ([stop.queue for stop in arrivals_of(letter)], payload_at(letter, "clean")) == (["dead"], "2")
+    for number in range(STOPS_MAX + 20):  # also while its first stops are dropped
+        part = moved_job(part, "ab"[number % 2], 6 + number, "2")
+        assert {stop.queue for stop in arrivals_of(part)} <= {"a", "b"}
+        assert was_split(part)

@@ -5,17 +5,24 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+WRITE_FLOOR = "floor"
+"""What Spark alone needs for such rows."""
+
 WRITERS: dict[str, str] = {
     "raw": "writing:copy",
     "push_many": "writing:push_many",
     "jdbc": "writing:jdbc",
     "stanchion": "writing:stanchion",
+    "chunks": "writing:chunks",
+    WRITE_FLOOR: "writing:nowhere",
 }
 
 SQLITE_WRITERS: dict[str, str] = {
     "raw": "writing:insert",
     "push_many": "writing:push_many",
     "stanchion": "writing:stanchion",
+    "chunks": "writing:chunks",
+    WRITE_FLOOR: "writing:nowhere",
 }
 
 READERS: dict[str, str] = {

@@ -91,6 +91,26 @@ def stanchion(spark: SparkSession, place: Place, count: int) -> float:
         return perf_counter() - began
 
 
+def chunks(spark: SparkSession, place: Place, count: int) -> float:
+    """By Spark and Stanchion, all or nothing, as jobs of many rows."""
+    with opened(place):
+        began = perf_counter()
+        rows: DataFrame = spark.range(count).selectExpr(f"{_payload()} as payload").select("payload.*")
+        options = {"url": url_of(place), "queue": QUEUE, "rowsPerJob": str(BLOCK)}
+        rows.write.format("stanchion").mode("append").options(**options).save()
+        return perf_counter() - began
+
+
+def nowhere(spark: SparkSession, place: Place, count: int) -> float:
+    """Spark's own part of that, the floor: the same rows go through Python's processes, and are dropped."""
+    began = perf_counter()
+    rows = spark.range(count).selectExpr(f"{_payload()} as payload").select("payload.*")
+    rows.mapInArrow(lambda batches: (batch.slice(0, 0) for batch in batches), rows.schema).write.format("noop").mode(
+        "append"
+    ).save()
+    return perf_counter() - began
+
+
 def jdbc_options(place: Place) -> dict[str, str]:
     """Return what Spark's JDBC takes to connect; ids are given as text, and batches go in one statement."""
     url = make_url(place.url)

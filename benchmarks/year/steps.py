@@ -1,28 +1,32 @@
-"""The steps: flights become jobs, go through three streams, and end in an archive with a report.
+"""The steps: flights become items, go through three stations on Spark, and end in an archive with a report.
 
-flights ──write──► raw ──flown, with delays──► clean ──with airports──► joined ──finished──► archive ──► report
+flights ──write, in chunks──► raw ──flown, with delays──► clean ──with airports──► landed ──► archive ──► report
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from flights import source
 from stanchion import Stanchion
+from stanchion.pipelines import Pipeline
+from stanchion.pipelines.status import StationProgress
 from stanchion.spark import archive, report
+from stanchion.spark.stations import engine
+from stanchion.stores.protocol import pages
+from stanchion.stores.records.query import Condition, Query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-RAW, CLEAN, JOINED = "raw", "clean", "joined"
-PER_BATCH = 50_000
+ROWS_PER_JOB = 10_000
 FLIGHT = "tailnum string, carrier string, origin string, dest string, dep_delay double, arr_delay double, distance int"
 
 Tell = Callable[[int], None]
@@ -31,7 +35,7 @@ Tell = Callable[[int], None]
 
 @dataclass
 class Year:
-    """A year of flights, so many times, in one store. `folder`: for files and checkpoints."""
+    """A year of flights, so many times, in one store. `folder`: for files."""
 
     spark: SparkSession
     app: Stanchion
@@ -42,12 +46,11 @@ class Year:
         """Yield each step: what it does, the rows that it should do, and a function that returns how many it did."""
         self._files()
         flown, everything = self._counts()
-        yield "write the flights as jobs", everything, self._write
-        yield "stream 1: drop what was cancelled, compute", everything, lambda tell: self._stream(RAW, CLEAN, tell)
-        yield "stream 2: join with airports", flown, lambda tell: self._stream(CLEAN, JOINED, tell)
-        yield "stream 3: finish, with results", flown, lambda tell: self._stream(JOINED, None, tell)
-        yield "archive", flown, self._archive
-        yield "report", flown, self._report
+        yield "write the flights", everything, self._write
+        yield "three stations: drop and compute, join with airports, finish", flown, self._stations
+        jobs = self._finished()
+        yield "archive, a row for each job", jobs, self._archive
+        yield "report", jobs, self._report
 
     def _files(self) -> None:
         """Write what is read: the flights of a year once, and the airports."""
@@ -76,51 +79,56 @@ class Year:
         from pyspark.sql import functions as f
 
         rows = self.spark.range(self.times).withColumnRenamed("id", "copy").crossJoin(f.broadcast(self._flights()))
-        payload = f.to_json(f.struct(*(name.split()[0] for name in FLIGHT.split(", ")))).alias("payload")
-        frame = rows.repartition(max(2, self.times)).select(payload)
-        frame.write.format("stanchion").mode("append").options(url=self.app.url, queue=RAW, writeId="year").save()
-        return self.app.queue(RAW).counts().pushed  # of a counter: there are too many jobs to count them again
+        frame = rows.repartition(max(2, self.times)).drop("copy")
+        writer = frame.write.format("stanchion").mode("append")
+        writer.options(url=self.app.url, queue="year.raw", rowsPerJob=ROWS_PER_JOB, writeId="year").save()
+        return self.app.queue("year.raw").counts().pushed
 
-    def _stream(self, queue: str, to: str | None, tell: Tell) -> int:
-        from pyspark.sql import functions as f
+    def _stations(self, tell: Tell) -> int:
+        etl = stations(self.app, pq.read_table(self.folder / "airports.parquet"))
 
-        jobs = self.spark.readStream.format("stanchion")
-        jobs = jobs.options(url=self.app.url, queue=queue, maxRecordsPerBatch=PER_BATCH)
-        rows = jobs.load().select("id", f.from_json("payload", f"{FLIGHT}, late boolean").alias("flight"))
-        rows = rows.select("id", "flight.*")
-        if queue == RAW:
-            rows = rows.where("dep_delay is not null").withColumn("late", f.col("arr_delay") > 60)
-        if queue == CLEAN:
-            airports = self.spark.read.parquet(str(self.folder / "airports.parquet"))
-            rows = rows.join(f.broadcast(airports), rows.dest == airports.faa, "left")
-        content = f.to_json(f.struct(*(name for name in rows.columns if name != "id")))
-        options = {"mode": "finish"} if to is None else {"queue": to}
-        frame = (
-            rows.select(f.col("id").alias("job_id"), content.alias("result"))
-            if to is None
-            else rows.select(content.alias("payload"))
-        )
-        writer = frame.writeStream.format("stanchion").options(
-            url=self.app.url, stream=queue, checkpointLocation=str(self.folder / queue), **options
-        )
-        source = self.app.queue(queue)
-        finished = source.counts().committed
-        query = writer.trigger(availableNow=True).start()
-        while query.isActive:
-            tell(source.counts().committed - finished)
-            time.sleep(1.0)
-        query.awaitTermination()
-        return source.counts().committed - finished
+        def watch(progress: Sequence[StationProgress]) -> None:
+            tell(progress[-1].done)
+
+        engine.run(etl, spark=self.spark, available_now=True, watch=watch)
+        return self.app.queue("year.landed").counts().committed
+
+    def _finished(self) -> int:
+        """Return the number of finished jobs: each carries many flights."""
+        query = Query("history", (Condition("queue", "=", "year.landed"),), order="id", columns=("id",))
+        return sum(map(len, pages(self.app.store, query)))
 
     def _archive(self, tell: Tell) -> int:
         place = self.folder / "archive"
-        done = archive(self.app, place, queues=[JOINED], older_than=0, engine="spark", spark=self.spark, watch=tell)
+        done = archive(
+            self.app, place, queues=["year.landed"], older_than=0, engine="spark", spark=self.spark, watch=tell
+        )
         return done.archived
 
     def _report(self, _tell: Tell) -> int:
         made = report(None, self.folder / "archive", spark=self.spark)
         (self.folder / "report.html").write_text(made.html(), encoding="utf-8")
         return made.jobs
+
+
+def stations(app: Stanchion, airports: pa.Table) -> Pipeline:
+    """Declare the stations: plain functions of tables, which Spark's tasks run one after the other in memory."""
+    etl = app.pipeline("year")
+
+    @etl.station("raw", to="clean", takes="arrow")
+    def flown(flights: pa.Table) -> pa.Table:
+        flights = flights.filter(pc.is_valid(flights["dep_delay"]))
+        return flights.append_column("late", pc.greater(flights["arr_delay"], 60))
+
+    @etl.station("clean", to="landed", takes="arrow")
+    def joined(flights: pa.Table) -> pa.Table:
+        return flights.join(airports, "dest", "faa", "left outer")
+
+    @etl.station("landed", takes="arrow")
+    def landed(flights: pa.Table) -> pa.Table:
+        return flights
+
+    return etl
 
 
 def _kinds() -> list[str]:

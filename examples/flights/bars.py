@@ -40,6 +40,10 @@ class Bars:
             self._sums = self._add("sum up", self._flights)
         self._progress.advance(self._sums, results)
 
+    def chunking(self) -> None:
+        """Show that the flights go through once more, in chunks."""
+        self._add("chunks", None)
+
     def reporting(self) -> None:
         """Show that the report is being made."""
         self._add("report", None)

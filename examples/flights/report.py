@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from flights.in_chunks import Chunked
 from flights.meter import Meter
 from flights.pipeline import Pipeline
-from flights.summary import Summary
+from flights.summary import Summary, Tally
 from stanchion.app import Stanchion
 
 
@@ -48,7 +49,13 @@ class Report:
     seconds: float
     stations: list[Line]
     summary: Summary
+    chunked: Chunked | None
     checks: list[Check]
+
+    @property
+    def per_second(self) -> float:
+        """Flights per second, one by one, from the first push to the last result."""
+        return self.summary.total.flights / self.seconds
 
     @property
     def ok(self) -> bool:
@@ -64,11 +71,12 @@ class Report:
             "total": self.summary.total.as_json(),
             "carriers": {code: tally.as_json() for code, tally in sorted(self.summary.carriers.items())},
             "joined": dict(self.summary.joined),
+            "chunks": None if self.chunked is None else self.chunked.as_json(),
             "checks": [{"ok": check.ok, "counts": check.counts} for check in self.checks],
         }
 
 
-def report(app: Stanchion, pipeline: Pipeline, summary: Summary) -> Report:
+def report(app: Stanchion, pipeline: Pipeline, summary: Summary, chunked: Chunked | None) -> Report:
     """Put together what the store counted, the threads measured and the history holds."""
 
     queues = pipeline.queues
@@ -96,8 +104,17 @@ def report(app: Stanchion, pipeline: Pipeline, summary: Summary) -> Report:
             line("alerts", "alerts → history", pipeline.alerts, queues.alerts),
         ],
         summary,
-        checks(app, pipeline, summary),
+        chunked,
+        [*checks(app, pipeline, summary), *([] if chunked is None else _same(summary.total, chunked.total))],
     )
+
+
+def _same(alone: Tally, in_chunks: Tally) -> list[Check]:
+    """Compare the sums over single flights with those over the flights in chunks."""
+    return [
+        Check({"flights one by one": alone.flights, "in chunks": in_chunks.flights}),
+        Check({"minutes of delay one by one": alone.arr_delays, "in chunks": in_chunks.arr_delays}),
+    ]
 
 
 def checks(app: Stanchion, pipeline: Pipeline, summary: Summary) -> list[Check]:

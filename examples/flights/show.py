@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
@@ -13,6 +13,7 @@ from rich.text import Text
 
 from flights.bars import Bars
 from flights.engine import SPARK, WORKERS, started, write_page
+from flights.in_chunks import InChunks, queues_of_chunks
 from flights.pipeline import Pipeline, Queues
 from flights.report import Line, Report, report
 from flights.source import TABLES, are_real, carriers, flights
@@ -59,6 +60,7 @@ def run(url: str | None, everything: bool, out: Output, *, keep: bool = False, e
     shown = shown_url(url)
     queues = Queues.of(f"demo-{token_hex(3)}" if visiting else "demo")
     keep = keep or not visiting
+    names = [*queues, *queues_of_chunks(queues.prefix)]
     what = f"{'' if are_real() else 'made-up '}flights that left New York in {'2013' if everything else 'January 2013'}"
     page = folder / "report.html"
     try:
@@ -68,22 +70,25 @@ def run(url: str | None, everything: bool, out: Output, *, keep: bool = False, e
             if not are_real():
                 out.line("pip install 'stanchion[demo]' brings the real ones, and Spark to enrich them")
             if visiting:
-                out.line(f"in queues of their own, {', '.join(queues)}, {'kept' if keep else 'deleted'} at the end")
+                out.line(f"in queues of their own, {', '.join(names)}, {'kept' if keep else 'deleted'} at the end")
         if set_up(app):
             out.say("the store was empty: made what it needs, as `stanchion setup` does; that stays")
         spark = started(engine, url, folder, out)
-        pipeline = Pipeline(app, queues, spark)
+        pipeline, in_chunks = Pipeline(app, queues, spark), InChunks(app, queues.prefix)
         try:
             with out.progress() as progress, expecting_failures():
                 bars = Bars(progress, pipeline, total)
                 pipeline.run(flights(everything), bars.update)
                 summary = summarise(app.queue(queues.enriched), carriers(), bars.summed)
+                bars.chunking()
+                chunked = in_chunks.run(flights(everything))
                 bars.reporting()
                 write_page(app, queues, f"{total:,} {what}", page)
-            result = report(app, pipeline, summary)
+            result = report(app, pipeline, summary, chunked)
         finally:
             if not keep:
                 pipeline.delete_queues()
+                in_chunks.delete_queues()
     finally:
         app.close()
         if not any(folder.iterdir()):
@@ -94,7 +99,7 @@ def run(url: str | None, everything: bool, out: Output, *, keep: bool = False, e
     else:
         show(result, out)
         if keep:
-            to_look_at(queues, shown, out, delete=visiting)
+            to_look_at(queues.dead, names if visiting else [], shown, out)
         out.line("")
         out.line("The report page, to be opened in a browser:")
         out.line(str(page))
@@ -135,6 +140,7 @@ def show(result: Report, out: Output) -> None:
     out.line("")
     total, joined = result.summary.total, result.summary.joined
     out.line("Minutes are means over the flights that left, and that arrived.")
+    out.line(_rates(result))
     out.line("Joined: " + ", ".join(f"{name} {joined[name] / total.flights:.1%}" for name in TABLES))
     for check in result.checks:
         out.show(Text.assemble(("✓ ", "green") if check.ok else ("✗ ", "bold red"), str(check)))
@@ -142,14 +148,23 @@ def show(result: Report, out: Output) -> None:
     out.line("To work without a connection to the database: `stanchion manager` and grpc://, see docs/manager.md.")
 
 
-def to_look_at(queues: Queues, store: str, out: Output, *, delete: bool) -> None:
-    """Print what there is to look at, and how to delete it."""
+def _rates(result: Report) -> str:
+    """Return how fast the flights were, one by one and in chunks."""
+    alone = f"{rate(result.per_second)}/s one by one"
+    if (chunked := result.chunked) is None:
+        return f"Flights: {alone}; pip install 'stanchion[chunks]' shows them in chunks too"
+    times = chunked.per_second / result.per_second
+    return f"Flights: {alone}; {rate(chunked.per_second)}/s in chunks of {chunked.size:,}, {times:,.0f} times as many."
+
+
+def to_look_at(dead: str, to_delete: Sequence[str], store: str, out: Output) -> None:
+    """Print what there is to look at, and how to delete the queues that are not in a file of their own."""
     out.line("")
     out.line("To see the dead letters:")
-    out.line(f"stanchion jobs --queue {queues.dead} --url {store}")
-    if delete:
+    out.line(f"stanchion jobs --queue {dead} --url {store}")
+    if to_delete:
         out.line("To delete the queues:")
-        for queue in queues:
+        for queue in to_delete:
             out.line(f"stanchion queues delete {queue} --yes --url {store}")
 
 

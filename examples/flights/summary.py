@@ -94,5 +94,5 @@ def summarise(queue: Queue, names: Mapping[str, str], advance: Callable[[int], N
 def _results(queue: Queue) -> Iterator[list[Landed]]:
     after: str | None = None
     while page := queue.find(state=JobState.DONE, limit=_PAGE, after=after):
-        yield [job.result for job in page]
+        yield [result for job in page for result in ([job.result] if job.items is None else job.result)]
         after = page[-1].id

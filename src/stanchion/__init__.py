@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from stanchion.jobs.reservation import Reservation
     from stanchion.pipelines.pipeline import Pipeline
     from stanchion.pipelines.send import Send
+    from stanchion.pipelines.tables.table import Table
     from stanchion.queues.consumer import Consumer
     from stanchion.queues.queue import Queue
     from stanchion.tasks.current import current_job
@@ -102,6 +103,7 @@ __all__ = [  # noqa: RUF022 - in groups
     # Pipelines
     "Pipeline",
     "Send",
+    "Table",
     # Topics and feeds
     "Event",
     "Feed",
@@ -188,6 +190,7 @@ _MODULES = {
     "jobs.reservation": ["Reservation"],
     "pipelines.pipeline": ["Pipeline"],
     "pipelines.send": ["Send"],
+    "pipelines.tables.table": ["Table"],
     "queues.consumer": ["Consumer"],
     "queues.queue": ["Queue"],
     "app.blueprint": ["Tasks"],

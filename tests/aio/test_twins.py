@@ -231,6 +231,7 @@ TWINS: dict[str, Callable[[Any], Any]] = {
     "Pipeline.backfills": lambda x: x.etl.abackfills(),
     "Pipeline.status": lambda x: x.etl.astatus(),
     "Pipeline.plan": lambda x: x.etl.aplan(),
+    "Pipeline.results": lambda x: x.etl.aresults("raw"),
     "Pipeline.pause": lambda x: x.etl.apause(),
     "Pipeline.resume": lambda x: x.etl.aresume(),
     "Feed.next": lambda x: x.feed.anext(0),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from stanchion.core.chunks.chunk import Chunk
@@ -30,6 +30,33 @@ def test_many_items_come_back_as_they_were(items: list[object]) -> None:
 
 
 @settings(deadline=None)
+@given(ITEMS)
+def test_their_json_is_the_json_of_each_item(items: list[object]) -> None:
+    chunk = stored(Chunk.of(items))
+    assert chunk.texts().to_pylist() == [chunk.text(n) for n in range(len(items))]
+
+
+@pytest.mark.parametrize("least", [1e-5, 1e-4, 1e-3])
+@pytest.mark.parametrize("most", [1e9, 9_999_999_999.9, 1e10, 1e16])
+def test_the_json_of_floats_is_the_one_of_python(least: float, most: float) -> None:
+    items = [{"f": value} for value in (0.0, -0.0, 1.0, -1e4, 1 / 3, least, most, -most, 123456.75, None)]
+    assert Chunk.of(items).texts().to_pylist() == [Chunk.of(items).text(n) for n in range(len(items))]
+
+
+def test_their_json_is_compact_and_escaped() -> None:
+    items = [
+        {"a": 'q"\\n\n\x01é', "n": 1, "f": 1e16, "s": {"b": None, "t": True}, "l": [1.0, None]},
+        {"a": None, "n": -(2**63), "f": 0.1, "s": None, "l": None},
+    ]
+    expected = [
+        '{"a":"q\\"\\\\n\\n\\u0001é","n":1,"f":1e+16,"s":{"b":null,"t":true},"l":[1.0,null]}',
+        '{"a":null,"n":-9223372036854775808,"f":0.1,"s":null,"l":null}',
+    ]
+    assert stored(Chunk.of(items)).texts().to_pylist() == expected
+    assert Chunk.of([{"é\n": 1}] * 2).texts().to_pylist() == ['{"é\\n":1}'] * 2
+
+
+@settings(deadline=None)
 @given(ITEMS, st.data())
 def test_parts_have_the_items_they_were_cut_from(items: list[object], data: st.DataObject) -> None:
     whole = stored(Chunk.of(items)).rooted("job")
@@ -44,6 +71,7 @@ def test_parts_have_the_items_they_were_cut_from(items: list[object], data: st.D
 
 
 @settings(deadline=None)
+@example([{"a": {"x": 1}}], [{"a": {"y": 2}}])  # Arrow would merge the fields of both
 @given(ITEMS, ITEMS)
 def test_joined_chunks_have_the_items_of_all(first: list[object], second: list[object]) -> None:
     joined = stored(Chunk.joined([stored(Chunk.of(first)), Chunk.of(second)]))

@@ -320,3 +320,14 @@ def test_plain_values_of_a_column() -> None:
         {"when": None, "by": None},
         None,
     ]
+
+
+def test_an_item_must_fit_by_itself_though_its_chunk_is_compressed() -> None:
+    long = {"text": "x" * 500_000, "n": 1}
+    whole = [{"text": "y", "n": 0}] * 5
+    assert [len(one) for one in cut([*whole, long], 10, 600_000)] == [6]
+    for items in ([*whole, long], [*whole, {"text": [long["text"]], "n": 1}], [*whole, long["text"]]):
+        with pytest.raises(InvalidInput, match=r"takes 500,0.. bytes, more than the limit"):
+            list(cut(items, 10, 500_000))
+    with pytest.raises(InvalidInput, match=r"takes 300,0.. bytes"):
+        list(cut([{"text": "\x01" * 50_000}] * 2, 10, 290_000))

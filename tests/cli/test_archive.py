@@ -25,6 +25,7 @@ def test_archive(run: Run, app: Stanchion, tmp_path: Path) -> None:
     assert again.json | {"seconds": 0} == {
         "folder": folder,
         "archived": 0,
+        "items": 0,
         "purged": 3,
         "files": 0,
         "engine": "local",
@@ -35,6 +36,16 @@ def test_archive(run: Run, app: Stanchion, tmp_path: Path) -> None:
     finish(app, 1)
     last = run("archive", folder, "--older-than", "0", "--compact", "--queue", "orders")
     assert last.out.startswith("archived: 1 job in 1 file, 1 purged from the store; compacted, 1 file fewer; ")
+
+
+def test_items_of_chunks(run: Run, app: Stanchion, tmp_path: Path) -> None:
+    etl = app.pipeline("etl")
+    etl.station("end")(lambda item: item)
+    etl.push_chunks([1, 2, 3])
+    etl.push(4)
+    etl.drain()
+    done = run("archive", str(tmp_path / "archive"), "--older-than", "0")
+    assert done.out.startswith("archived: 4 items of 2 jobs in 1 file, 2 purged from the store; ")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ del TestFeedInTransactions, TestJoining, TestTogetherInTransactions, TestAnother
 del TestPreparedJobs  # noqa: F821
 # A manager gives back lost jobs by the default policy, as it does not know the tasks of its clients.
 del TestDelayOfTheTask  # noqa: F821
+del TestResultTables, TestRefusedRows  # noqa: F821
 
 
 @pytest.fixture

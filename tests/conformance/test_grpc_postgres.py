@@ -15,6 +15,7 @@ from tests.servers.manager import ManagerThread
 del TestRefusing, TestPreparedJobs  # noqa: F821
 # A manager gives back lost jobs by the default policy, as it does not know the tasks of its clients.
 del TestDelayOfTheTask  # noqa: F821
+del TestNoTables  # noqa: F821
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 

@@ -13,6 +13,7 @@ from tests.servers.mariadb import MariaDBServer
 
 del TestRefusing  # noqa: F821
 del TestPushSignal, TestSignalledEnds  # noqa: F821
+del TestNoTables  # noqa: F821
 
 pytestmark = pytest.mark.slow
 

@@ -14,6 +14,7 @@ from tests.servers.mongo import MongoServer
 
 del TestRefusing  # noqa: F821
 del TestAnotherDatabase  # noqa: F821 - it takes another server: see tests/mongo/test_transactions.py
+del TestResultTables, TestRefusedRows  # noqa: F821
 
 pytestmark = pytest.mark.slow
 

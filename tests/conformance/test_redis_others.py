@@ -12,6 +12,7 @@ from tests.conformance.variants import leave_out_the_model
 from tests.servers.redis import PACKAGED, RedisServer
 
 del TestFeedInTransactions, TestJoining, TestTogetherInTransactions, TestAnotherDatabase  # noqa: F821
+del TestResultTables, TestRefusedRows  # noqa: F821
 leave_out_the_model(globals())
 
 pytestmark = pytest.mark.slow

@@ -53,7 +53,7 @@ EACH_SCRIPT = frozenset(
     (
         *("TestPush", "TestUniqueKeys", "TestReserve", "TestReservedJobs", "TestFencing", "TestCommit", "TestRollback"),
         *("TestMove", "TestMovesAtOnce", "TestBuryAndAbandon", "TestRecovery", "TestHeartbeat", "TestCancel"),
-        *("TestRetry", "TestReplay"),
+        *("TestRetry", "TestReplay", "TestResultTables", "TestRefusedRows"),
         *("TestPop", "TestPurge", "TestDelete", "TestDeleteFinished", "TestDeleteQueued", "TestDeleteTogether"),
         *("TestAdopting", "TestValues", "TestFind"),
         *("TestScan", "TestSizes", "TestNextDue", "TestSlots", "TestKeyedRates", "TestMaxRunning", "TestRoundRobin"),

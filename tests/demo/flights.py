@@ -47,7 +47,8 @@ def assert_agrees(report: dict[str, Any], frame: Any) -> None:
 
     late = (frame.arr_delay > 60).sum()
     assert report["ok"]
-    assert [check["ok"] for check in report["checks"]] == [True] * 3
+    assert [check["ok"] for check in report["checks"]] == [True] * 5
     assert [set(check["counts"].values()) for check in report["checks"][:2]] == [{len(frame)}, {late}]
     jobs = {line["station"]: line["jobs"] for line in report["stations"]}
+    assert report["chunks"]["total"]["flights"] == len(frame)
     assert jobs == {"feed": len(frame), "clean": len(frame), "enrich": len(frame), "land": len(frame), "alerts": late}

@@ -118,7 +118,7 @@ def test_keeps_the_queues_when_asked_and_says_how_to_delete_them(
     told = capsys.readouterr().out
     with closing(Stanchion(sqlite_url)) as app:
         names = [queue.name for queue in app.queues()]
-    assert len(names) == 5
+    assert len(names) == 8
     assert all(f"stanchion queues delete {name} --yes --url {sqlite_url}" in told for name in names)
 
 

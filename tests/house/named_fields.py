@@ -35,11 +35,10 @@ def files() -> Iterator[Path]:
 
 def naming(names: frozenset[str], least: int) -> list[str]:
     """Return the files that contain at least so many of these names."""
-    words = [re.compile(rf"\b{name}\b") for name in names]
     return [
         str(path.relative_to(SOURCE))
         for path in files()
-        if sum(word.search(path.read_text()) is not None for word in words) >= least
+        if len(names.intersection(re.findall(r"\w+", path.read_text()))) >= least
     ]
 
 

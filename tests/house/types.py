@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from functools import cache
 
 from tests.house.named_fields import SOURCE, files
 
@@ -12,12 +12,11 @@ PARAMETERS = 8
 """Parameters that a constructor may have, without `self`."""
 
 
-def trees() -> Iterator[tuple[str, str, ast.Module]]:
-    """Yield each Python file: its name, its text, its tree."""
-    for path in files():
-        if path.suffix == ".py":
-            text = path.read_text()
-            yield str(path.relative_to(SOURCE)), text, ast.parse(text)
+@cache
+def trees() -> list[tuple[str, str, ast.Module]]:
+    """Return each Python file: its name, its text, its tree."""
+    texts = {str(path.relative_to(SOURCE)): path.read_text() for path in files() if path.suffix == ".py"}
+    return [(name, text, ast.parse(text)) for name, text in texts.items()]
 
 
 def unchecked() -> dict[str, int]:

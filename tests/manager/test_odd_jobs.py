@@ -1,7 +1,7 @@
 """Jobs that no store should keep: what Python refuses, a manager refuses too, whatever call brings them."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -14,6 +14,7 @@ from stanchion.stores.records.flows import FlowNode, OpenFlow
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome, Pass, Passage, Rollback, Tally
 from stanchion.stores.records.slots import NODE, SEMAPHORE
+from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.rules.flows import failure_text
 from stanchion.stores.rules.lifecycle.jobs import created
 from stanchion.stores.wire.messages import pb
@@ -104,6 +105,7 @@ ROW_FIELDS: dict[str, tuple[Any, ...]] = {
     "state": ("", "ready", "running", "waiting", "done", "anything"),
     "errors": (*TEXTS, "5", "null", "{}", "[5]", "[{}]", '[{"error": 5}]', '[{"error": "x", "attempt": "y"}]'),
     "past_waits": ("x", "{}", '["semaphore", "", "s", 5]', '["semaphore", "", "s", "then", "now"]'),
+    "kept_payloads": ("x", "[]", "5", '{"q":"1"}', '{"q":[5]}', '{"q":["5","1"]}', '{"q":[5,{}]}'),
     "result": TEXTS,
     "arrival_payload": TEXTS,
     "progress": (-0.5, 2.0),
@@ -193,13 +195,24 @@ def test_outcomes_of_chunks_that_say_what_can_not_be(store: Store) -> None:
         *(Pass(row.lease, (Passage("next"),), Commit(row.lease, text)) for text in TEXTS),
         *(Pass(row.lease, (Passage("next"),), Commit(row.lease), text) for text in TEXTS),
         *(Pass(row.lease, (Passage("next"),), Commit(row.lease), headers=text) for text in TEXTS),
+        *(Pass(row.lease, (Passage("next", kept=text),), Commit(row.lease)) for text in (*TEXTS, *NO_CHUNKS)),
         Pass(row.lease, (), Commit(row.lease)),
         Pass(row.lease, (Passage("next"),) * 101, Commit(row.lease)),
         Pass(row.lease, (Passage("next"),), Move(row.lease, "")),
     )
     for outcome in outcomes:
         refused(lambda: store.settle([outcome]), outcome)  # noqa: B023 - called here
+        refused(lambda: store.publish(ending(row, outcome)), outcome)  # noqa: B023
+    elsewhere = Commit(row.lease._replace(token="another"))
+    assert "not reserved under the token of the batch" in refused(
+        lambda: store.publish(ending(row, elsewhere)), elsewhere
+    )
     assert [one.name for one in store.queues()] == ["orders"]
+
+
+def ending(row: JobRow, *ends: Outcome) -> Publication:
+    """Return a publication that ends a batch of one job."""
+    return Publication("write", finish=Finish(row.queue, row.token or "", 1, cast("Any", ends)))
 
 
 @pytest.mark.parametrize(

@@ -175,6 +175,17 @@ class TestRoles:
         assert shop.publish(Publication("w", value=ValueChange("write", "x", "{}", 0)))
         assert shop.fetch([row.id])[row.id].state == "running"
 
+    def test_a_batch_ends_in_queues_of_the_caller_alone(self, start: Start, client: Client) -> None:
+        manager = start(limited(token("etl", "push receive", ("orders",))))
+        etl = client(url_of(manager, "etl"))
+        etl.push([new_job()])
+        (row,) = claim(etl)
+        for elsewhere in (new_job(queue="secret"), new_job(dead_from="secret", attempts=1)):
+            end = Commit(row.lease, jobs=(elsewhere,))
+            with pytest.raises(NotPermitted, match="may not use queue 'secret'"):
+                etl.publish(Publication("w", finish=Finish("orders", row.token or "", 1, (end,))))
+        assert etl.fetch([row.id])[row.id].state == "running"
+
     def test_admin_may_all_but_what_is_the_managers(self, start: Start, client: Client) -> None:
         store = client(url_of(start(limited(token("root", "admin"))), "root"))
         job = new_job()

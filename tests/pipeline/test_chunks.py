@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from stanchion import Bury, Cancel, Job, RetryAfter, Send, Snooze, Stanchion
 from stanchion.errors import InvalidInput
 from stanchion.pipelines import Pipeline
-from stanchion.pipelines.chunks import work
+from stanchion.pipelines.chunks import tables, work
 from stanchion.stores.memory import FrozenClock, MemoryStore
 from stanchion.stores.records.jobs import SECOND
 
@@ -234,6 +235,26 @@ def test_more_ways_than_a_chunk_may_part_on(app: Stanchion) -> None:
     assert letter.items == 20
 
 
+def test_a_send_that_leads_nowhere_concerns_its_item(app: Stanchion) -> None:
+    etl = app.pipeline("etl")
+    seen = []
+
+    @etl.station("raw", to=["end", "other"])
+    def raw(item: dict[str, Any]) -> Send:
+        if item["n"] == 1:
+            raise Cancel("not wanted")
+        return Send("nowhere" if item["n"] == 3 else "other" if item["n"] % 2 else "end")
+
+    etl.station("end")(lambda item: seen.append(item["n"]))
+    etl.station("other")(lambda item: seen.append(-item["n"]))
+    etl.push_chunks(items(8))
+    etl.drain()
+    assert sorted(seen) == [-7, -5, 0, 2, 4, 6]
+    (letter,) = app.queue("etl.dead").find()
+    assert letter.payload["n"] == 3
+    assert "'nowhere', which is no station" in letter.errors[-1]["error"]
+
+
 def test_a_value_that_json_cannot_hold(app: Stanchion) -> None:
     etl = app.pipeline("etl")
     etl.station("raw", to="end")(lambda item: {"n": object()} if item["n"] == 2 else item)
@@ -279,7 +300,7 @@ def test_async_functions_and_functions_of_a_job(app: Stanchion) -> None:
     assert (results(app, "etl.end"), ids) == ([0, 2, 4, 6], {pushed.id})
 
 
-@pytest.mark.parametrize("takes", ["arrow", "pandas"])
+@pytest.mark.parametrize("takes", ["arrow", "pandas", "polars"])
 def test_batch_functions(app: Stanchion, takes: Any) -> None:
     pa = pytest.importorskip("pyarrow")
     etl = app.pipeline("etl")
@@ -292,6 +313,11 @@ def test_batch_functions(app: Stanchion, takes: Any) -> None:
             table["twice"] = table["n"] * 2
             table["error"] = [f"bad {n}" if n == 3 else None for n in table["n"]]
             return table[table["n"] != 4]
+        if takes == "polars":
+            import polars as pl
+
+            failed = pl.when(pl.col("n") == 3).then(pl.format("bad {}", "n")).alias("error")
+            return table.filter(pl.col("n") != 4).with_columns(twice=2 * pl.col("n")).with_columns(failed)
         rows = [row for row in table.to_pylist() if row["n"] != 4]
         return pa.Table.from_pylist(
             [{**row, "twice": 2 * row["n"], "error": f"bad {row['n']}" if row["n"] == 3 else None} for row in rows]
@@ -307,6 +333,54 @@ def test_batch_functions(app: Stanchion, takes: Any) -> None:
     assert sorted(sizes) == [1, 8]
     assert figures(etl)["raw"] == (9, 7, 1, 0, 1)
     assert pushed.id
+
+
+def test_a_process_that_is_no_worker_asks_seldom_whether_to_stop(
+    app: Stanchion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look reads the whole chunk."""
+    monkeypatch.setattr(work, "LOOK", float("inf"))
+    looks = Counter[str]()
+    fetch = app.store.fetch
+
+    def counted(ids: list[str]) -> Any:
+        looks.update(ids)
+        return fetch(ids)
+
+    monkeypatch.setattr(app.store, "fetch", counted)
+    etl = app.pipeline("etl")
+    etl.station("raw")(lambda item: item["n"])
+    (pushed,) = etl.push_chunks(items(500))
+    etl.drain()
+    assert looks[pushed.id] == 1
+    assert len(results(app, "etl.raw")) == 500
+
+
+def test_the_library_of_its_tables_is_missing(app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
+    etl = app.pipeline("etl")
+    etl.station("raw", takes="polars", max_attempts=1)(lambda table: table)
+    (pushed,) = etl.push_chunks(items(200))
+    monkeypatch.setitem(sys.modules, "polars", None)
+    monkeypatch.setattr(tables, "table_for", None)  # no table is made
+    etl.drain()
+    (letter,) = app.queue("etl.dead").find()
+    assert (letter.id, len(letter.payload)) == (pushed.id, 200)
+    assert "polars is not installed where the station runs: pip install polars" in letter.errors[-1]["error"]
+
+
+def test_an_item_in_two_tables_has_ended_once(app: Stanchion) -> None:
+    etl = app.pipeline("etl")
+
+    @etl.station("raw", to=["left", "right"], takes="arrow")
+    def raw(table: Any) -> list[Send]:
+        return [Send("left", table.slice(0, 3)), Send("right", table.slice(1, 2))]
+
+    etl.station("left")(lambda item: item["n"])
+    etl.station("right")(lambda item: item["n"])
+    etl.push_chunks(items(4))
+    etl.drain()
+    assert (results(app, "etl.left"), results(app, "etl.right")) == ([0, 1, 2], [1, 2])
+    assert figures(etl)["raw"] == (4, 3, 1, 0, 0)
 
 
 def test_a_batch_function_that_raises_is_halved(app: Stanchion) -> None:
@@ -339,6 +413,58 @@ def test_what_makes_no_sense_is_refused(app: Stanchion) -> None:
 
     with pytest.raises(InvalidInput, match="plain function of a table"):
         etl.station("y", takes="arrow")(of_tables)
+
+
+@pytest.mark.parametrize("table", [False, True])
+def test_chunks_by_tenant(app: Stanchion, table: bool) -> None:
+    import pyarrow as pa
+
+    etl = routed(app)
+    given = [{"n": n, "airline": "ABBCABA"[n % 7]} for n in range(100)] + [{"n": 100, "airline": "D"}]
+    jobs = etl.push_chunks(pa.Table.from_pylist(given) if table else iter(given), size=20, tenant="airline", priority=3)
+    rows = {job.id: app.get(job.id) for job in jobs}
+    found: dict[str | None, list[Any]] = {}
+    for job in rows.values():
+        assert job is not None
+        assert job.priority == 3
+        assert (job.items or 1) <= 20
+        found.setdefault(job.tenant, []).extend([job.payload] if job.items is None else job.payload)
+    by_airline = {one: [item for item in given if item["airline"] == one] for one in "ABCD"}
+    assert found == by_airline
+    sizes = [size for some in by_airline.values() for size in (*[20] * (len(some) // 20), len(some) % 20) if size]
+    assert sorted(job.items or 1 for job in jobs) == sorted(sizes)
+    for job in rows.values():
+        if job is not None and job.items:
+            assert job.payload.names(job.id) == [f"{job.id}/{n}" for n in range(job.items)]
+
+
+def test_chunks_of_many_tenants_do_not_wait_for_the_end(app: Stanchion) -> None:
+    etl = routed(app)
+
+    def endless() -> Iterator[dict[str, Any]]:
+        for n in range(1000):
+            yield {"n": n, "airline": f"airline {n % 300}"}
+        raise RuntimeError("the input fails")
+
+    with pytest.raises(RuntimeError, match="the input fails"):
+        etl.push_chunks(endless(), size=10, tenant="airline")
+    assert app.queue("etl.raw").counts().pushed > 500
+
+
+@pytest.mark.parametrize(
+    ("item", "tenant", "told"),
+    [
+        ({"n": 1}, "airline", "item 1 has None there"),
+        ({"n": 1, "airline": 5}, "airline", "item 1 has 5 there"),
+        ("text", "airline", "item 1 has None there"),
+        ({"n": 1, "airline": "A"}, 7, "must be the name of a field"),
+    ],
+)
+def test_an_item_without_its_tenant(app: Stanchion, item: object, tenant: Any, told: str) -> None:
+    etl = routed(app)
+    with pytest.raises(InvalidInput, match=told):
+        etl.push_chunks([{"n": 0, "airline": "A"}, item], tenant=tenant)
+    assert app.queue("etl.raw").size().total == 0
 
 
 def test_parts_that_outgrow_what_a_payload_may_take() -> None:

@@ -36,7 +36,7 @@ def raw(n):
 
 
 etl.station("even")(lambda n: n)
-etl.station("odd", to="even")(etl.expect("item < 1000", on_fail="drop")(lambda n: n + 1))
+etl.station("odd", to="even", keep_arrival=True)(etl.expect("item < 1000", on_fail="drop")(lambda n: n + 1))
 broken.station("raw", to="nowhere")(print)
 spark.spark_station("raw", schema="n int")(print)
 """
@@ -105,18 +105,19 @@ def test_plan(etl: Pipeline, run: Run) -> None:  # noqa: F811
         ["push", "raw", "stored", "items enter here"],
         ["raw", "even", "in", "memory"],
         ["raw", "odd", "stored", "odd has max_rate"],
-        ["odd", "even", "in", "memory"],
+        ["odd", "even", "in", "memory  odd keeps arrivals"],
     ]
     assert "2 segments: raw, even; odd, even" in found.err
     assert run("pipeline", "plan", "flow:etl", "--json").json == {
         "pipeline": "etl",
         "edges": [
-            {"from": None, "to": "raw", "stored": True, "reasons": ["items enter here"]},
-            {"from": "raw", "to": "even", "stored": False, "reasons": []},
-            {"from": "raw", "to": "odd", "stored": True, "reasons": ["odd has max_rate"]},
-            {"from": "odd", "to": "even", "stored": False, "reasons": []},
+            {"from": None, "to": "raw", "stored": True, "reasons": ["items enter here"], "keeps_arrival": False},
+            {"from": "raw", "to": "even", "stored": False, "reasons": [], "keeps_arrival": False},
+            {"from": "raw", "to": "odd", "stored": True, "reasons": ["odd has max_rate"], "keeps_arrival": False},
+            {"from": "odd", "to": "even", "stored": False, "reasons": [], "keeps_arrival": True},
         ],
         "segments": [["raw", "even"], ["odd", "even"]],
+        "tables": [],
     }
     assert "sends items to 'nowhere'" in run("pipeline", "plan", "flow:broken").err
 

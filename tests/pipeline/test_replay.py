@@ -9,11 +9,11 @@ def test_items_run_again_from_a_station(etl: Pipeline, run: Run) -> None:  # noq
     ids = [etl.push(n).id for n in (13, 2, 13)]
     etl.drain()
     again = ("replay", "--pipeline", "flow:etl", "--from", "raw", "--state", "dead")
-    assert run(*again, "--dry-run").out == "would replay: 2 jobs\n"
+    assert run(*again, "--dry-run").out == "would replay: 2 items\n"
     assert etl.queue("raw").size().total == 0
-    assert run(*again).out == "replayed: 2 jobs\n"
+    assert run(*again).out == "replayed: 2 items\n"
     assert [job.origin for job in etl.queue("raw").find(state="ready")] == [ids[2], ids[0]]  # the oldest runs first
-    assert run(*again, "--limit", "1", "--dry-run").out == "would replay: 1 job\n"
+    assert run(*again, "--limit", "1", "--dry-run").out == "would replay: 1 item\n"
     answer = run("replay", "--pipeline", "flow:etl", ids[1], "--json")
     assert [(one["id"], one["ok"]) for one in answer.json] == [(ids[1], True)]
     copy = etl.queue("raw").get(answer.json[0]["copy"])
@@ -25,7 +25,7 @@ def test_a_replay_with_a_name_is_done_once(etl: Pipeline, run: Run) -> None:  # 
     etl.push_many([2, 4])
     etl.drain()
     again = ("replay", "--pipeline", "flow:etl", "--state", "done", "--write-id", "fix")
-    assert run(*again).out == "replayed: 2 jobs\n"
+    assert run(*again).out == "replayed: 2 items\n"
     answer = run(*again)
     assert (answer.code, answer.out) == (0, "nothing to do: this write was done before\n")
     assert run(*again, "--json").json == []
@@ -39,9 +39,9 @@ def test_what_can_not_run_again_is_told(etl: Pipeline, run: Run) -> None:  # noq
     etl.drain()
     waiting = etl.push(4).id
     answer = run("replay", "--pipeline", "flow:etl", "--from", "even", done, waiting, missing)
-    assert (answer.code, answer.out) == (1, "replayed: 1 job, 2 not\n")
-    assert f"job {waiting} has not passed station 'etl.even'" in answer.err
-    assert f"job {missing} is neither live nor in history" in answer.err
+    assert (answer.code, answer.out) == (1, "replayed: 1 item, 2 not\n")
+    assert f"item {waiting} has not passed station 'etl.even'" in answer.err
+    assert f"item {missing} is neither live nor in history" in answer.err
     for arguments, told in (
         (("replay", "--from", "raw", done), "give --pipeline"),
         (("replay", "--pipeline", "flow:etl", "--from", "nowhere", done), "has no station"),

@@ -236,6 +236,19 @@ def test_the_plan_of_a_pipeline_that_always_stores_names_nothing_else() -> None:
     assert [edge.reasons for edge in etl.plan().edges] == [ENTRY, ("the pipeline has stored='always'",)]
 
 
+def test_the_plan_names_stations_that_keep_arrivals(tmp_path: Path) -> None:
+    etl = Stanchion(f"sqlite:///{tmp_path}/jobs.db").pipeline("etl")
+    etl.station("a", to="b")(same)
+    etl.station("b", to="c", keep_arrival=True)(same)
+    etl.station("c")(same)
+    etl.push(1)
+    assert [(edge.target, edge.stored, edge.keeps_arrival) for edge in etl.plan().edges] == [
+        ("a", True, False),
+        ("b", False, False),
+        ("c", False, True),
+    ]
+
+
 def test_the_plan_is_refused_like_the_first_item() -> None:
     etl = Stanchion("memory://").pipeline("etl")
     etl.station("a", to="nowhere")(same)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
 from uuid import UUID
 
 import pydantic
@@ -130,7 +130,21 @@ class Item(pydantic.BaseModel):
     zone: str = pydantic.Field(alias="time zone")
 
 
+class Leg(TypedDict):
+    origin: str
+    miles: int | None
+    stops: NotRequired[list[str]]
+
+
+class Trip(TypedDict, total=False):
+    id: Required[int]
+    legs: list[Leg]
+
+
 def test_classes_stand_for_schemas() -> None:
+    assert schema_from(Trip).ddl == (
+        "id bigint NOT NULL, legs array<struct<origin:string NOT NULL,miles:bigint,stops:array<string>>>"
+    )
     assert schema_from(Order).ddl == ORDER
     assert schema_from(Item).ddl == (
         "id bigint NOT NULL, place struct<city:string NOT NULL,at:array<double>>, `time zone` string NOT NULL"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyspark.cloudpickle
 
 from stanchion import Retry, Send, Stanchion
+from stanchion.core.chunks.chunk import Chunk
 from stanchion.pipelines import Pipeline
 from stanchion.spark.stations import engine as stations
 from tests.spark import killing
@@ -67,9 +68,13 @@ def pipeline(app: Stanchion, folder: Path) -> Pipeline:
     return etl
 
 
-def push(etl: Pipeline, numbers: range) -> None:
-    """Push items."""
-    etl.push_many([{"n": n, "zone": ZONES[n % 3]} for n in numbers])
+def push(etl: Pipeline, numbers: range, size: int | None = None) -> None:
+    """Push items: in chunks of this size, or one by one."""
+    items = [{"n": n, "zone": ZONES[n % 3]} for n in numbers]
+    if size is None:
+        etl.push_many(items)
+    else:
+        etl.push_chunks(items, size=size)
 
 
 def run(spark: "SparkSession", url: str, folder: Path) -> None:
@@ -89,8 +94,9 @@ def run(spark: "SparkSession", url: str, folder: Path) -> None:
 def found(etl: Pipeline) -> dict[str, Any]:
     """Return what has become of the items."""
 
-    def results(station: str) -> list[Item]:
-        return [job.result for job in etl.queue(station).find(state="done", limit=10_000)]
+    def results(station: str) -> list[Any]:
+        done: list[Any] = [job.result for job in etl.queue(station).find(state="done", limit=10_000)]
+        return [one for found in done for one in (found if isinstance(found, Chunk) else [found])]
 
     tallies: Counter[str] = Counter()
     for tally in results("tallies"):

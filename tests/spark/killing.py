@@ -63,9 +63,9 @@ WORKER_STEPS = {
 """Steps of workers in tasks."""
 
 LAKE_STEPS = {
-    "files": "stanchion.spark.datasource.delta.files:DeltaFiles.close",
-    "opening": "stanchion.spark.datasource.delta.table:DeltaTarget.open",
-    "adding": "stanchion.spark.datasource.delta.table:OpenTable.append",
+    "files": "stanchion.lake.files:DeltaFiles.close",
+    "opening": "stanchion.lake.delta:DeltaTarget.open",
+    "adding": "stanchion.lake.delta:OpenTable.append",
     "added": "stanchion.spark.datasource.delta.sink:DeltaSink._stored",
 }
 """Steps of the sink that writes to a Delta table."""

@@ -31,11 +31,12 @@ def test_the_result_is_the_same(
     url = f"sqlite:///{tmp_path}/jobs.db" if address == "sqlite" else request.getfixturevalue(address)
     app = Stanchion(url)
     app.setup()
-    rows = finished(app, 2_000)
+    rows = finished(app, 2_000, chunks=True)
     archive(app, tmp_path / "local", keep=True, engine="local")
     done = archive(app, folder, engine="spark", spark=spark)
     assert (done.engine, done.archived, done.purged) == ("spark", 2_000, 2_000)
-    tables = [existing_archive(place)._delta.to_pyarrow_table().sort_by("id") for place in (folder, tmp_path / "local")]
+    order = [("id", "ascending"), ("item", "ascending")]
+    tables = [existing_archive(one)._delta.to_pyarrow_table().sort_by(order) for one in (folder, tmp_path / "local")]
     assert tables[0].equals(tables[1])
     more = finished(app, 500, seed=9)
     assert archive(app, folder, engine="spark", spark=spark).archived == 500
@@ -63,7 +64,7 @@ def test_after_a_death(
     before: bool,
 ) -> None:
     app = Stanchion(f"sqlite:///{tmp_path}/jobs.db")
-    rows = finished(app, 300)
+    rows = finished(app, 300, chunks=True)
     with monkeypatch.context() as patched:
         patched.setattr(owner, name, dying(1, getattr(owner, name), before=before))
         with pytest.raises(Died):
@@ -89,7 +90,7 @@ def test_many_are_for_spark(
     monkeypatch.setattr(archiving, "MANY", 2_000)
     monkeypatch.setattr(run, "BATCH", 2_000)
     app = Stanchion(f"sqlite:///{tmp_path}/jobs.db")
-    rows = finished(app, 5_000)
+    rows = finished(app, 5_000, chunks=True)
     done = archive(app, folder, spark=spark)
     assert (done.engine, done.archived, done.purged) == ("spark", 5_000, 5_000)
     assert archived(folder) == ends(rows)

@@ -38,10 +38,14 @@ def spark_page(app: Stanchion, reader: Reader, spark: "SparkSession", data: Path
     app.drain(["mail"])
     orders = spark.createDataFrame([("ann", 3), ("bob", 5)], "customer string, items int")
     orders.write.parquet(str(data / "orders/2026-01-31"))
+    flights = spark.createDataFrame([("AA1", 210), ("UA2", 2475)], "flight string, miles int").coalesce(1)
+    flights.write.parquet(str(data / "flights/2026-01"))
     yield
     assert [(row.task, row.state) for row in reader.namespace.failed.collect()] == [("send", "dead")]
     found = {job.tenant: job.payload for job in app.queue("orders").find()}
     assert found == {name: {"customer": name, "items": items} for name, items in (("ann", 3), ("bob", 5))}
+    (chunk,) = app.queue("flights.raw").find()
+    assert [*chunk.payload] == [{"flight": "AA1", "miles": 210}, {"flight": "UA2", "miles": 2475}]
 
 
 @contextmanager
@@ -108,10 +112,13 @@ def pipelines_page(app: Stanchion, reader: Reader, spark: "SparkSession", data: 
 def start_page(_app: Stanchion, reader: Reader, _spark: "SparkSession", _data: Path) -> Iterator[None]:
     """It brings all that it needs: its store is a file. What was done is not done again."""
     yield
-    started = reader.namespace
-    assert (started.app.queue("trips").size().total, started.app.queue("km").size().total) == (0, 9976)
-    started.run()
-    assert started.app.queue("km").size().total == 9976
+    etl = reader.namespace.etl
+    assert [(one.station, one.came, one.out, one.dead) for one in etl.status().stations] == [
+        ("raw", 100_000, 99_830, 170),
+        ("priced", 99_830, 99_830, 0),
+    ]
+    results = {trip["plane"]: trip["price"] for job in etl.queue("priced").find(state="done") for trip in job.result}
+    assert (len(results), results["N2000"]) == (99_830, pytest.approx(20 + 0.1 * 1995 * 1.609))
 
 
 SURROUNDINGS: dict[str, Callable[[Stanchion, Reader, "SparkSession", Path], AbstractContextManager[None]]] = {

@@ -116,3 +116,18 @@ def test_processes_of_spark_connect_once_and_disconnect_when_idle(spark: "SparkS
     until(lambda: connections(others) == 0)
     # 40 tasks, and the commit: two tasks run at a time, in processes that serve further tasks.
     assert connections(made) - before < 20
+
+
+@pytest.mark.timeout(120)
+def test_a_block_may_end_while_another_begins(url: str) -> None:
+    """As it does if the garbage collector finds an abandoned reader just then."""
+    apps = KeptApps(NEVER)
+    abandoned = apps.lend("one", lambda: Closes(url))
+    abandoned.__enter__()
+
+    def opened() -> Closes:
+        abandoned.__exit__(None, None, None)
+        return Closes(url)
+
+    with apps.lend("other", opened) as other:
+        assert other.store.now()

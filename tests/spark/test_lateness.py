@@ -34,6 +34,8 @@ def test_a_job_at_the_watermark_is_late_and_one_without_a_time_too() -> None:
 
 def test_what_becomes_of_them() -> None:
     assert Lateness("at", 1, "late").outcome(LEASE, 5, 9) == Move(LEASE, "late", None, 0.0, -1, None, True)
+    kept = Lateness("at", 1, "late", keeps=True).outcome(LEASE, 5, 9)
+    assert kept == Move(LEASE, "late", None, 0.0, -1, None, True, keep_arrival=True)
     for to in ("late", None):
         without = Lateness("at", 1, to).outcome(LEASE, None, 9)
         assert isinstance(without, Bury)
@@ -50,7 +52,9 @@ def test_what_becomes_of_them() -> None:
 )
 def test_options(wrong: dict[str, Any]) -> None:
     given = {"typed": True, "misfits": "bury", "payloadSchema": "at timestamp", "eventTime": "at", "lateAfter": 1.5}
+    given["keepArrival"] = False
     assert Lateness.of({**given, "late": None, "eventTime": None}) is None
     assert Lateness.of({**given, "late": "q"}) == Lateness("at", 1500, "q")
+    assert Lateness.of({**given, "late": "q", "keepArrival": True}) == Lateness("at", 1500, "q", keeps=True)
     with pytest.raises(InvalidInput, match="eventTime needs typed=true"):
         Lateness.of({**given, **wrong, "late": None})

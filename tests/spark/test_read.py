@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
@@ -18,19 +19,20 @@ from stanchion.core.ids import new_id
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput
 from stanchion.spark.datasource.options import Place
+from stanchion.spark.datasource.reading import read as read_source
 from stanchion.spark.datasource.reading import stream_read as stream_source
+from stanchion.spark.datasource.reading.items import ItemRows
 from stanchion.spark.datasource.reading.read import (
     FilteringReader,
     JobsReader,
     Part,
-    batches_of,
     condition_of,
     query_of,
 )
 from stanchion.spark.datasource.reading.schema import COLUMNS, Field, arrow_schema, checked_columns
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.records.query import Condition
+from stanchion.stores.records.query import Condition, Query
 from stanchion.streams import StreamSource
 from stanchion.streams.state import reserved
 from stanchion_conformance.harness import ids_reserved, rows_reserved
@@ -89,7 +91,7 @@ class TestRead:
     def test_an_empty_store_gives_the_columns(self, spark: "SparkSession", sql_app: Stanchion) -> None:
         for of in COLUMNS:
             frame = read(spark, sql_app, of=of)
-            assert frame.columns == list(COLUMNS[of])
+            assert frame.columns == [*COLUMNS[of], "item"]
             assert frame.collect() == []
 
     @pytest.mark.nightly
@@ -253,6 +255,10 @@ class TestPushDown:
         assert reader.query.where == (Condition("queue", "=", "q"),)
 
 
+def batches_of(app: Stanchion, query: Query, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    return read_source.batches_of(app, query, ItemRows("jobs" if query.of == "live" else "history", names))
+
+
 class TestArrow:
     @pytest.mark.parametrize("of", list(COLUMNS))
     def test_rows_and_arrow_agree(self, sql_app: Stanchion, of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +297,7 @@ class TestArrow:
         start = source.initial()
         parts = source.parts(start, source.latest(start, 5), 2)
         names = ["id", "priority", "payload", "state"]
-        batches = [batch for part in parts for batch in stream_source.batches(sql_app, part, names)]
+        batches = [batch for part in parts for batch in stream_source.batches(sql_app, part, ItemRows("jobs", names))]
         assert {batch.schema for batch in batches} == {arrow_schema("jobs", names)}
         found = [row for batch in batches for row in batch.to_pylist()]
         assert sorted((row["priority"], row["payload"], row["state"]) for row in found) == [

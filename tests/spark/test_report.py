@@ -14,8 +14,12 @@ from stanchion.errors import InvalidInput
 from stanchion.ops.cli import cli
 from stanchion.reporting import report as count
 from stanchion.spark import archive, report
+from stanchion.spark.archiving import files
+from stanchion.spark.archiving import rows as archive_rows
 from stanchion.spark.archiving.table import existing_archive
+from stanchion.spark.reporting.source import finished_jobs
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState
+from stanchion.stores.rules.lifecycle.jobs import items_of
 from tests.spark.archive.conftest import finished
 from tests.spark.report.jobs import told
 
@@ -28,7 +32,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stanchion,
     """A store and an archive that share some jobs, and all jobs that are in one of them."""
     place = tmp_path_factory.mktemp("report")
     app, source = Stanchion(f"sqlite:///{place}/jobs.db"), Stanchion("memory://")
-    rows = told(finished(source, 1_500))
+    rows = told(finished(source, 1_500, chunks=True))
     first, second = rows[:1_000], rows[1_000:]
     app.store.adopt(first)
     archive(app, place / "archive", older_than=86_400, keep=True)
@@ -39,11 +43,11 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stanchion,
 
 @pytest.fixture(scope="module")
 def figures(spark: "SparkSession", known: tuple[Stanchion, Path, list[JobRow]]) -> dict[str, Any]:
-    app, folder, _ = known
+    app, folder, rows = known
     made = report(app, folder, spark=spark)
     page = made.html()
     assert "flights.out" in page
-    assert str(json.loads(made.json())["whole"]["jobs"]) == "1500"
+    assert json.loads(made.json())["whole"]["jobs"] == sum(map(items_of, rows)) > 1_700
     return made.figures
 
 
@@ -64,6 +68,23 @@ def close(value: Any) -> Any:
     if isinstance(value, list):
         return [close(one) for one in value]
     return pytest.approx(value, abs=2e-6) if isinstance(value, float) else value
+
+
+def test_items_of_chunks(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In rows of their own, in an archive of an earlier release, and in the store."""
+    app, jobs = Stanchion(f"sqlite:///{tmp_path}/jobs.db"), list[JobRow]()
+    with monkeypatch.context() as before:
+        before.setattr(files, "batches_of", lambda some: [archive_rows._as_stored(some)])
+        jobs += finished(app, 100, "earlier", chunks=True)
+        archive(app, tmp_path / "archive")
+    jobs += finished(app, 100, "later", seed=8, chunks=True)
+    archive(app, tmp_path / "archive", keep=True)
+    jobs += finished(app, 100, "stored", seed=9, chunks=True)
+    found = finished_jobs(spark, app, tmp_path / "archive", None, None, []).groupBy("queue").count().collect()
+    items = {row["queue"]: row["count"] for row in found}
+    assert items == {queue: sum(items_of(row) for row in jobs if row.queue == queue) for queue in items}
+    assert items.keys() == {"earlier", "later", "stored"}
+    app.close()
 
 
 @pytest.mark.nightly
@@ -139,14 +160,15 @@ def test_nothing_and_one_job_in_memory(spark: "SparkSession") -> None:
 def test_the_command(
     spark: "SparkSession", known: tuple[Stanchion, Path, list[JobRow]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app, folder, _ = known
+    app, folder, rows = known
+    items = archive_rows.items_in_rows(existing_archive(folder)._delta.to_pyarrow_table(columns=["item", "items"]))
     monkeypatch.delenv("STANCHION_URL", raising=False)
     page = tmp_path / "page.html"
     answer = CliRunner().invoke(cli, ["report", str(folder), "--out", str(page), "--title", "A year"])
-    assert (answer.exit_code, answer.stdout) == (0, f"wrote {page}: {existing_archive(folder).rows()} finished jobs\n")
+    assert (answer.exit_code, answer.stdout) == (0, f"wrote {page}: {items:,} finished jobs\n")
     assert '<p class="kicker">A year' in page.read_text()
     both = CliRunner().invoke(cli, ["report", str(folder), "--url", app.url, "--json"])
-    assert json.loads(both.stdout)["whole"]["jobs"] == 1_500
+    assert json.loads(both.stdout)["whole"]["jobs"] == sum(map(items_of, rows))
     none = CliRunner().invoke(cli, ["report", str(folder), "--since", "1s", "--out", str(page)])
     assert none.exit_code == 1
     assert "no job has finished" in none.stderr

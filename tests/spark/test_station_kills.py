@@ -36,12 +36,18 @@ STEPS += ["after portion at priced"] * 3
 # All that there is has been claimed, and not numbered.
 SOME = ["after outcomes", "before number", "after made", "after portion at priced", "after portion at priced"]
 
+SOME_OF_CHUNKS = ["after outcomes", "after part at priced", "after made", "before portion at priced"]
+SOME_OF_CHUNKS += ["after portion at priced"] * 3
+"""A portion is a single chunk."""
 
-def run_until_all_died(app: Stanchion, folder: Path, run: Callable[[], None], numbers: int) -> None:
-    """Run until all steps were come by; then judge."""
+
+def run_until_all_died(
+    app: Stanchion, folder: Path, run: Callable[[], None], numbers: int, size: int | None = None
+) -> None:
+    """Run until all steps were come by; then judge. `size`: of chunks."""
     etl = pipeline(app, folder)
     for batch in range(TRIES):
-        push(etl, range(batch * numbers, (batch + 1) * numbers))
+        push(etl, range(batch * numbers, (batch + 1) * numbers), size)
         run()
         if not (folder / "at").exists():
             assert found(etl) == wanted(range((batch + 1) * numbers))
@@ -54,6 +60,14 @@ def test_python_processes_die_at_each_step(spark: "SparkSession", app: Stanchion
     killing.kill_at(tmp_path, *STEPS)
     run_until_all_died(app, tmp_path, lambda: killed_stations.run(spark, app.url, tmp_path), 40)
     assert (tmp_path / "done").exists()
+
+
+@pytest.mark.parametrize("url", ["sqlite", "pg_url", "redis_url", "mongo_url"])
+def test_chunks(spark: "SparkSession", request: pytest.FixtureRequest, tmp_path: Path, url: str) -> None:
+    """Those of raw are divided for priced, and those of priced end by the rows of their items."""
+    with opened(f"sqlite:///{tmp_path / 'jobs.db'}" if url == "sqlite" else request.getfixturevalue(url)) as app:
+        killing.kill_at(tmp_path, *SOME_OF_CHUNKS)
+        run_until_all_died(app, tmp_path, lambda: killed_stations.run(spark, app.url, tmp_path), 40, size=7)
 
 
 @pytest.mark.parametrize("url", ["pg_url", "redis_url", "mongo_url"])

@@ -15,6 +15,7 @@ from stanchion.spark import compared_times, jobs, table
 from stanchion.spark.datasource.options import Place
 from tests.spark.conftest import JDBC_DRIVER
 from tests.spark.places import opened, read
+from tests.spark.test_item_rows import push
 from tests.spark.test_read import fill
 
 if TYPE_CHECKING:
@@ -198,6 +199,38 @@ class TestFilters:
             assert by_jdbc(by_table)
             for condition in CONDITIONS:
                 assert rows(by_table.where(condition)) == rows(by_source.where(condition)), condition
+
+
+class TestManyItems:
+    """Jobs that carry many items are read by the data source, which shows each."""
+
+    def test_live_ones(self, spark: "SparkSession", pg_app: Stanchion) -> None:
+        pg_app.queue("q").push({"n": 0})
+        assert by_jdbc(jobs(spark, pg_app.url))
+        push(pg_app, [{"n": 1}, {"n": 2}], queue="q")
+        found = jobs(spark, pg_app.url)
+        assert not by_jdbc(found)
+        assert sorted(row.payload for row in found.collect()) == [f'{{"n":{n}}}' for n in range(3)]
+        assert by_jdbc(jobs(spark, pg_app.url, queue="other"))
+
+    def test_one_that_came_after_the_plan_is_an_error(self, spark: "SparkSession", pg_app: Stanchion) -> None:
+        pg_app.queue("q").push({"n": 0})
+        found = jobs(spark, pg_app.url)
+        assert found.count() == 1
+        push(pg_app, [{"n": 1}, {"n": 2}], queue="q")
+        for read_all in (found.count, found.select("id").collect):
+            with pytest.raises(Exception, match="carries many items, which JDBC does not read"):
+                read_all()
+
+    def test_finished_ones(self, spark: "SparkSession", pg_app: Stanchion) -> None:
+        push(pg_app, [{"n": 1}, {"n": 2}], queue="q")
+        (job,) = pg_app.queue("q").reserve()
+        job.commit()
+        with pytest.raises(Exception, match="carries many items"):  # before the server has statistics
+            jobs(spark, pg_app.url, of="history").collect()
+        with pg_app.transaction() as connection:
+            connection.exec_driver_sql("ANALYZE stanchion_history")
+        assert [row.item for row in jobs(spark, pg_app.url, of="history").collect()] == [0, 1]
 
 
 class TestElsewhere:

@@ -267,6 +267,7 @@ class TestTypedWrite:
         app.queue("orders", schema=ORDERS).push({"id": 0})
         own = writer(app)
         batch = pa.RecordBatch.from_pydict({"payload": ['{"id":1}', odd, '{"id":3}']})
+        assert isinstance(own.maker, JobMaker)
         assert plain_columns(own.maker, context_of(app), batch) is None
         refused = own.write(iter([batch]))
         assert isinstance(refused, Staged)

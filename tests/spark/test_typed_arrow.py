@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from stanchion.schemas.ddl import struct_of
 from stanchion.schemas.kinds import Field, Plain, Struct
 from stanchion.schemas.misfits import Checker, Misfit
-from stanchion.spark.datasource.reading.typed_arrow import arrow_type, parsed, structs
+from stanchion.schemas.typed_columns import arrow_type
+from stanchion.spark.datasource.reading.typed_arrow import parsed, structs
 from tests.schemas.test_ddl import KINDS
 from tests.schemas.test_ddl import structs as schemas
 from tests.schemas.test_misfits import FITS, MISFITS

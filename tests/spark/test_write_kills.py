@@ -23,7 +23,7 @@ TRANSACTION = [*UNSEEN, "before value", "after value"]
 PUBLISHING = ["after publication", "before piece", "after piece"]
 """Steps of stores that publish in many calls."""
 
-TASK = {"plain": "plain", "keyed": "rows of a task"}
+TASK = {"plain": "plain", "keyed": "rows of a task", "chunks": "rows of a task"}
 STORES = ["sqlite", "pg_url", "redis_url", "mongo_url"]
 
 
@@ -34,7 +34,8 @@ def told(step: str, form: str) -> str:
 
 def seen(app: Stanchion, name: str) -> list[int]:
     """Return the numbers of the rows that are in a queue, in order."""
-    return sorted(job.payload["n"] for job in app.queue(name).find(limit=10 * ROWS))
+    jobs = app.queue(name).find(limit=10 * ROWS)
+    return sorted(item["n"] for job in jobs for item in (job.payload if job.items else [job.payload]))
 
 
 def check_all_once(app: Stanchion, name: str) -> None:
@@ -73,7 +74,7 @@ def test_python_processes_die_at_each_step(
             check_all_once(app, name)
 
 
-@pytest.mark.parametrize(("url", "form"), [("pg_url", "plain"), ("redis_url", "keyed"), ("mongo_url", "plain")])
+@pytest.mark.parametrize(("url", "form"), [("pg_url", "plain"), ("redis_url", "keyed"), ("mongo_url", "chunks")])
 def test_all_of_a_driver_is_killed(
     spark: "SparkSession", request: pytest.FixtureRequest, tmp_path: Path, url: str, form: str
 ) -> None:

@@ -202,6 +202,7 @@ def test_another_thread_opens_no_connection_meanwhile(store: SqliteStore, path: 
 
 LOGS_IN_A_TRANSACTION = """
 import os, sys, threading
+import stanchion.core.concurrency.forks  # before anything else that imports logging
 from stanchion.core.ids import new_id
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.sqlite.store import open_store

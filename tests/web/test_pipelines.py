@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 from markupsafe import escape
 
-from stanchion import Push, Stanchion, Worker
+from stanchion import Push, Stanchion, Table, Worker
 from stanchion.alerts.changes import BEGINS
 from stanchion.core.ids import new_id
 from stanchion.core.retry import Retry
@@ -308,6 +309,33 @@ class TestFigures:
         straight = PipelineRecord("p", (StationRecord("b"), StationRecord("a", ("b",))))
         assert [one.name for one in reads.ordered(straight)] == ["a", "b"]
         assert Known(record, "code").behind("first") == {"mid", "last"}
+
+
+class TestTables:
+    @pytest.fixture
+    def lake(self, app: Stanchion, tmp_path: Path) -> Stanchion:
+        """An app with a pipeline that writes to a table of the store and to one in a folder."""
+        etl = app.pipeline("trips")
+        tables = Table("reports.daily", schema="n bigint"), Table(f"delta://{tmp_path}/legs", schema="n bigint")
+        etl.station("raw", to="priced")(lambda item: item)
+        etl.station("priced", to=tables)(lambda item: item)
+        etl.push({"n": 1})
+        return app
+
+    @pytest.mark.parametrize("known", [True, False])
+    def test_they_are_boxes_that_stations_lead_to(self, lake: Stanchion, known: bool) -> None:
+        lake.pipeline("trips")
+        site = site_of(lake) if known else without_code(lake)
+        page = Browser(site).get("/pipelines/trips").text
+        assert "priced leads to legs and table reports.daily" in page
+        wide = page.partition('<svg class="wide')[2].partition("</svg>")[0]
+        assert wide.count("<rect") == 4
+        assert wide.count('class="wire') == 3
+        assert wide.count("n-table") == wide.count("#m-table") == 2
+        assert ">daily</text>" in wide
+        assert ">reports.daily</text>" in wide
+        assert ">delta</text>" in wide
+        site.close()
 
 
 class TestGraph:

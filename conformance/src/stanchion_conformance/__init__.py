@@ -8,6 +8,7 @@ A test module imports all of this, deletes the cases that do not apply to its st
     # and TestFeedInTransactions
     del TestPushSignal, TestSignalledEnds  # of a store without push_wakeup
     del TestPreparedJobs  # of a store without prepared_jobs
+    del TestResultTables, TestRefusedRows  # of a store without tables for results; of one with them, TestNoTables
 
     @pytest.fixture
     def store_factory():

@@ -215,6 +215,7 @@ class Context:
             self.store_texts(store)
             self.store_subscriptions(store)
             self.store_pipelines(store)
+            self.registry.prepare(store, self.registry.stations)
         finally:
             if self._store is None and self._given is None:
                 store.close()

@@ -12,6 +12,7 @@ from stanchion.errors import UnknownTask
 
 if TYPE_CHECKING:
     from stanchion.context.work import DeclaredTopic, QueueWork, Work
+    from stanchion.stores.protocol import Store
     from stanchion.stores.records.jobs import JobRow
 
 
@@ -116,3 +117,9 @@ class Registry:
         for name, station in self.stations.items():
             if name in queues:
                 station.check_worked()
+
+    def prepare(self, store: Store, queues: Collection[str]) -> None:
+        """Make what the stations of these queues need in the store, such as tables. Raises InvalidInput."""
+        for name, station in self.stations.items():
+            if name in queues:
+                station.prepare(store)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from stanchion.core.retry import Retry
     from stanchion.stores.protocol import Store
     from stanchion.stores.records.jobs import JobRow, NewJob
-    from stanchion.stores.records.outcomes import Outcome
+    from stanchion.stores.records.outcomes import Ending, Outcome
 
 
 class Models(Protocol):
@@ -115,6 +115,12 @@ class QueueWork(Work, Protocol):
 
     def check_worked(self) -> None:
         """Raise InvalidInput unless a worker can run it."""
+
+    def cut(self, row: JobRow) -> Ending:
+        """Return the outcome that cuts a chunk into parts, which run as if it had not been begun."""
+
+    def prepare(self, store: Store) -> None:
+        """Make what it needs in the store besides its queue. Raises InvalidInput if that can't be."""
 
 
 class DeclaredTopic(Protocol):

@@ -41,6 +41,11 @@ def checked_id(value: object, what: str = "the id of a job") -> str:
 def acted_id(value: object) -> str:
     """Return the id of a job to act on. Text in another form is refused, as no job ever had it."""
     if not isinstance(value, str) or not ID.fullmatch(value):
+        job, slash, place = value.partition("/") if isinstance(value, str) else ("", "", "")
+        if slash and ID.fullmatch(job) and place.isdecimal():
+            raise InvalidInput(
+                f"item {place} is one of those that job {job} carries, which ends as a whole; give its id"
+            )
         raise InvalidInput(f"{brief(value)} is not the id of a job; pass job.id, which `stanchion jobs` lists too")
     return value
 

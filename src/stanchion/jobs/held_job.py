@@ -201,7 +201,13 @@ class HeldJob(Job):
         return Settlement(self, outcomes.Rollback(self._row.lease, seconds, refund=True, payload=new_payload))
 
     def moved(
-        self, queue: str, *, payload: object = UNCHANGED, delay: float | timedelta = 0, keep_entry: bool = False
+        self,
+        queue: str,
+        *,
+        payload: object = UNCHANGED,
+        delay: float | timedelta = 0,
+        keep_entry: bool = False,
+        keep_arrival: bool = False,
     ) -> Settlement:
         """Return what `move` does."""
         name = checked_queue(queue)
@@ -212,7 +218,7 @@ class HeldJob(Job):
         going = new._replace(payload=self._row.payload if new_payload is None else new_payload, task=self.task)
         self._context.check_fits(going)
         move = outcomes.Move(self._row.lease, name, new_payload, seconds, placed.lane, keep_entry=keep_entry)
-        return Settlement(self, move._replace(order_key=placed.order_key))
+        return Settlement(self, move._replace(order_key=placed.order_key, keep_arrival=keep_arrival))
 
     def buried(self, reason: BaseException | str = "buried") -> Settlement:
         """Return what `bury` does."""
@@ -241,6 +247,11 @@ class HeldJob(Job):
 def lease_of(job: HeldJob) -> Lease:
     """Return the lease under which the store has a reserved job."""
     return job._row.lease if job._passing is None else job._passing.first.lease
+
+
+def row_here(job: HeldJob) -> JobRow:
+    """Return the row of a reserved job at its station, where it may have come in memory."""
+    return job._row
 
 
 def passing_of(job: HeldJob) -> Passing | None:
@@ -304,3 +315,8 @@ def note_settled(job: HeldJob, state: JobState) -> None:
     """Note the state that the store settled a job as."""
     job.settled_as = job.state = state
     job._has_outcome = True
+
+
+def is_told(job: HeldJob) -> bool:
+    """Return True if a worker tells a job when it was asked to stop, so that asking costs nothing."""
+    return job._told

@@ -75,13 +75,16 @@ class Reservation(HeldJob):
         payload: object = UNCHANGED,
         delay: float | timedelta = 0,
         keep_entry: bool = False,
+        keep_arrival: bool = False,
         tx: Transaction | None = None,
     ) -> None:
         """Commit here and enqueue in another queue, atomically, with the same id and attempts from 0.
 
         `keep_entry`: if the payload changes now for the first time, keep the present one as `entry_payload`.
+        `keep_arrival`: keep the payload with which it came here, so that a pipeline can replay it from here.
         """
-        self._settle(self.moved(queue, payload=payload, delay=delay, keep_entry=keep_entry), tx)
+        keeps = {"keep_entry": keep_entry, "keep_arrival": keep_arrival}
+        self._settle(self.moved(queue, payload=payload, delay=delay, **keeps), tx)
 
     def bury(self, reason: BaseException | str = "buried") -> None:
         """End the job as dead, even if it has attempts left."""

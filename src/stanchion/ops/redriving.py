@@ -21,12 +21,16 @@ class Refusal(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The result for one job. `state`: its state now; None if it is unknown. `copy`: the id of its copy."""
+    """The result for one job. `state`: its state now; None if it is unknown. `copy`: the id of its copy.
+
+    `items`: the items that it stands for, where these are counted.
+    """
 
     id: str
     state: str | None
     refusal: Refusal | None = None
     copy: str | None = None
+    items: int = 1
 
     @property
     def ok(self) -> bool:

@@ -11,7 +11,7 @@ from stanchion.partitions.layouts import Layouts
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowChange, FlowNode, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import JobRow, NewJob
-from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome, Pass, Tally
+from stanchion.stores.records.outcomes import Commit, Continue, Extend, Move, Outcome, Pass, Progress, Tally
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.rules.flows import failure_job
@@ -60,7 +60,13 @@ class Placing:
     def publication(self, publication: Publication) -> Publication:
         """Return a publication that finishes jobs in the physical queue where they are reserved."""
         finish = publication.finish
-        if finish is None or (layout := self._layouts.known.get(finish.queue)) is None:
+        if finish is None:
+            return publication
+        if finish.ends:
+            placed = self.outcomes(finish.ends)
+            finish = finish._replace(ends=tuple(one for one in placed if not isinstance(one, (Extend, Progress))))
+            publication = publication._replace(finish=finish)
+        if (layout := self._layouts.known.get(finish.queue)) is None:
             return publication
         where = (
             Condition("queue", "in", layout.names(finish.queue)),

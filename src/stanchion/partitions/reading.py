@@ -128,4 +128,5 @@ def _sum(parts: Sequence[QueueStats]) -> QueueStats:
         min(dues, default=None),
         tuple(heads.values()),
         reduce(Sizes.plus, (one.items for one in parts)),
+        sum(one.chunks for one in parts),
     )

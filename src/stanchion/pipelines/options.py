@@ -17,6 +17,7 @@ from stanchion.errors import InvalidInput
 from stanchion.jobs.options import limits_names
 from stanchion.pipelines.chunks.ends import Takes
 from stanchion.pipelines.outputs import KeyOf, checked_key
+from stanchion.pipelines.tables.table import Table
 from stanchion.schemas.ddl import struct_of
 from stanchion.schemas.kinds import Plain
 from stanchion.stores.records.queues import QueueSettings
@@ -41,9 +42,14 @@ class Windows(NamedTuple):
 
     @classmethod
     def of(
-        cls, schema: str, to: Collection[str], watermark: object, late: str | None, checkpoint: object
+        cls, schema: str, options: StationOptions, watermark: object, late: str | None, checkpoint: object
     ) -> Self | None:
         """Return the checked options, None: the station has no watermark. Raises InvalidInput."""
+        if watermark is not None and options.tables:
+            raise InvalidInput(
+                "a station with a watermark makes new items, and rows of a table end items: write them from the "
+                "station behind it"
+            )
         if watermark is None:
             if late is not None or checkpoint is not None:
                 raise InvalidInput("late= and checkpoint= are for stations with a watermark=")
@@ -58,7 +64,7 @@ class Windows(NamedTuple):
         kinds = {field.name: field.kind for field in struct_of(schema).fields}
         if kinds.get(column) != Plain("timestamp"):
             raise InvalidInput(f"the watermark is of {column!r}, which is no timestamp of the schema: {schema}")
-        if not any(one != late for one in to):
+        if not any(one != late for one in options.to):
             raise InvalidInput("a station with a watermark sends new items to another station: name it in to=")
         if late is not None:
             checked_name(late, "the station for late items")
@@ -73,6 +79,9 @@ def _seconds(delay: object) -> float:
     return duration(text, "the delay of the watermark")
 
 
+Targets = str | Table | Collection[str | Table] | None
+"""Where the items of a station may go: to other stations, by their names, and to tables."""
+
 PayloadMode = Literal["replace", "merge"]
 
 Stored = Literal["needed", "always"]
@@ -85,13 +94,31 @@ MAX_ROUNDS = 1000
 class Frame(NamedTuple):
     """A function that processes batches of items on Spark, as a DataFrame of this schema (DDL).
 
-    `windows`: of a station with a watermark, whose function gets the stream of its items.
+    `windows`: of a station with a watermark, whose function gets the stream of its items. `rows_per_job`: how many of
+    the new items that it makes a job carries at most; None: one.
     """
 
     function: Callable[..., Any]
     schema: str
     max_per_batch: int
     windows: Windows | None = None
+    rows_per_job: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        function: Callable[..., object],
+        schema: str,
+        max_per_batch: int,
+        windows: Windows | None,
+        rows_per_job: int | None,
+    ) -> Self:
+        """Return the checked function. Raises InvalidInput."""
+        if rows_per_job is not None:
+            whole(rows_per_job, "rows_per_job")
+            if windows is not None:
+                raise InvalidInput("rows_per_job is for stations without a watermark; leave it out")
+        return cls(function, schema, max_per_batch, windows, rows_per_job)
 
 
 class StationOptions(NamedTuple):
@@ -100,7 +127,9 @@ class StationOptions(NamedTuple):
     `limits`: the semaphores, as stored with an item; `timeout` in seconds; `max_rate` in items per second. `key`: see
     `stanchion.pipelines.outputs`. `stored`: items are stored before and after it. `settings`: those declared with
     it. `on_spark`: it has a function of batches. `takes`: the tables that its function takes in place of items.
-    `is_async`: its function for workers is async.
+    `is_async`: its function for workers is async. `tables`: to which it may write rows. `keep_arrival`: the payload is
+    kept with which each item arrives. `folders`: the tables in folders among its targets, each of which is a station,
+    also in `to`. `writes`: of such a station, the address of its table.
     """
 
     to: tuple[str, ...]
@@ -117,11 +146,20 @@ class StationOptions(NamedTuple):
     on_spark: bool = False
     takes: Takes | None = None
     is_async: bool = False
+    tables: tuple[Table, ...] = ()
+    keep_arrival: bool = False
+    folders: tuple[Table, ...] = ()
+    writes: str | None = None
+
+    @property
+    def ends(self) -> bool:
+        """True if what its function returns is the result of an item: it sends nothing on."""
+        return not (self.to or self.tables)
 
     @classmethod
     def of(
         cls,
-        to: str | Collection[str] | None,
+        to: Targets,
         entry: bool,
         payload: PayloadMode,
         retry: Retry | None,
@@ -133,21 +171,36 @@ class StationOptions(NamedTuple):
         key: object = None,
         stored: object = False,
         takes: Takes | None = None,
+        keep_arrival: object = False,
     ) -> Self:
         """Return checked options. Raises InvalidInput for options that are wrong."""
         if takes is not None and takes not in get_args(Takes):
             raise InvalidInput(f"takes must be one of {', '.join(get_args(Takes))}, not {brief(takes)}")
         if takes is not None and key is not None:
             raise InvalidInput("key belongs to a function of one item: leave takes out, or make the key a column")
-        if not isinstance(stored, bool):
-            raise InvalidInput(f"stored of a station must be True or False, not {brief(stored)}")
+        _refuse_no_flags(stored=stored, keep_arrival=keep_arrival)
         if payload not in get_args(PayloadMode):
             raise InvalidInput(f"payload must be one of {', '.join(get_args(PayloadMode))}, not {payload!r}")
         attempts = {} if max_attempts is None else {"max_attempts": max_attempts}
         declared = replace(QueueSettings(""), **checked_settings(settings))
-        targets = [] if to is None else [to] if isinstance(to, str) else several(to, "to", "['short', 'long']")
+        listed = [] if to is None else [to] if isinstance(to, str | Table) else several(to, "to", "['short', 'long']")
+        tables = tuple(dict.fromkeys(target for target in listed if isinstance(target, Table)))
+        if tables and key is not None:
+            raise InvalidInput(
+                "a station with key= has one current output of each key, and a table gets all of its rows: leave key "
+                "out, or write to the table from a station of its own"
+            )
+        folders = tuple(table for table in tables if table.in_folder)
+        targets = [target for target in listed if isinstance(target, str)]
+        for table in tables:
+            if table.name in targets or any(one is not table and one.name == table.name for one in tables):
+                raise InvalidInput(
+                    f"two targets in to= are named {table.name!r}; give the table another name: "
+                    f"Table({table.address!r}, name='...')"
+                )
+        names = [*(checked_name(target, "a station in to=") for target in targets), *(one.name for one in folders)]
         return cls(
-            to=tuple(dict.fromkeys(checked_name(target, "a station in to=") for target in targets)),
+            to=tuple(dict.fromkeys(names)),
             entry=entry,
             payload=payload,
             retry=task_options({"retry": retry, **attempts}, Retry())[0],
@@ -156,7 +209,16 @@ class StationOptions(NamedTuple):
             max_rounds=whole(max_rounds, "max_rounds"),
             max_rate=declared.max_rate,
             key=checked_key(key),
-            stored=stored,
+            stored=bool(stored),
             settings=declared,
             takes=takes,
+            tables=tuple(table for table in tables if not table.in_folder),
+            folders=folders,
+            keep_arrival=bool(keep_arrival),
         )
+
+
+def _refuse_no_flags(**flags: object) -> None:
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise InvalidInput(f"{name} of a station must be True or False, not {brief(flag)}")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol, TypeVar, Unpack, overload
 
 from stanchion.context.context import Context
 from stanchion.context.queues.options import StationQueueOptions
-from stanchion.core.checks import acted_ids
+from stanchion.core.checks import acted_ids, whole
 from stanchion.core.concurrency.aio import off_loop, off_loop_alone
 from stanchion.core.graph.draw import GraphForm, drawn
-from stanchion.core.graph.model import PLAIN, Graph, GraphNode
 from stanchion.core.retry import Retry
 from stanchion.core.types import Transaction
 from stanchion.errors import InvalidInput
@@ -25,15 +24,22 @@ from stanchion.pipelines.chunks.ends import Takes
 from stanchion.pipelines.chunks.pushing import SIZE, push_chunks
 from stanchion.pipelines.expectation import Expectation, OnFail
 from stanchion.pipelines.finding import checked_query, found
-from stanchion.pipelines.options import MAX_ROUNDS, Frame, PayloadMode, StationOptions, Stored, Windows
+from stanchion.pipelines.options import (
+    MAX_ROUNDS,
+    Frame,
+    PayloadMode,
+    StationOptions,
+    Stored,
+    Targets,
+    Windows,
+)
 from stanchion.pipelines.outputs import KeyOf, current
 from stanchion.pipelines.plan import PipelinePlan
 from stanchion.pipelines.replay import copies_of
 from stanchion.pipelines.segments.plan import ExecutionPlan, execution_plan
-from stanchion.pipelines.station import Station
 from stanchion.pipelines.status import PipelineStatus, status_of
+from stanchion.pipelines.tables.table import Form
 from stanchion.queues.queue import Queue
-from stanchion.stores.rules.capacity.limits import limits_in
 from stanchion.tasks.coroutines import refuse_running_loop
 from stanchion.tasks.testing.inline import drained
 
@@ -71,7 +77,7 @@ class Pipeline:
         name: str,
         /,
         *,
-        to: str | Collection[str] | None = None,
+        to: Targets = None,
         entry: bool = False,
         payload: PayloadMode = "replace",
         retry: Retry | None = None,
@@ -82,24 +88,27 @@ class Pipeline:
         key: KeyOf | None = None,
         stored: bool = False,
         takes: Takes | None = None,
+        keep_arrival: bool = False,
         **settings: Unpack[StationQueueOptions],
     ) -> Callable[[F], F]:
         """Register a function that processes the items of a station, in the queue `pipeline.name`.
 
-        `to`: the stations that an item may move to; without it the station is an end. `entry`: items are pushed here,
+        `to`: the stations that an item may move to, and the tables (`Table`) that it may be written to; without it the
+        station is an end. `entry`: items are pushed here,
         as they are to the first station. `payload`: whether the returned value replaces the item or is merged into
         it. `retry`, `max_attempts`, `limits`, `timeout`: as for a task. `max_rounds`: how often an item may enter the
         station by a loop. `key`: the field of an item, or a function of it, by which the station has one current
         output, of the newest version; see `output`. `stored`: items are stored before the function is called, and
         again when it has returned, so that the death of a worker at another station does not repeat it. `takes`: the
         function gets the items of a chunk as a table of this library, with the place of each in a column `item`, and
-        returns one, or Sends of such; a text in a column `error` fails an item. `settings`: of the queue; its dead
-        letters go to `pipeline.dead`.
+        returns one, or Sends of such; a text in a column `error` fails an item. `keep_arrival`: an item keeps the
+        payload with which it arrived here, so that a replay or backfill can begin at the station. `settings`: of the
+        queue; its dead letters go to `pipeline.dead`.
         """
 
         options = StationOptions.of(
             *(to, entry, payload, retry or self._context.retry, max_attempts, limits, timeout, max_rounds, settings),
-            *(key, stored, takes),
+            *(key, stored, takes, keep_arrival),
         )
 
         def register(function: F) -> F:
@@ -114,9 +123,10 @@ class Pipeline:
         /,
         *,
         schema: str,
-        to: str | Collection[str] | None = None,
+        to: Targets = None,
         entry: bool = False,
         max_per_batch: int = 10_000,
+        rows_per_job: int | None = None,
         worker: Callable[..., object] | None = None,
         watermark: tuple[str, str | float | timedelta] | None = None,
         late: str | None = None,
@@ -124,28 +134,28 @@ class Pipeline:
         retry: Retry | None = None,
         max_attempts: int | None = None,
         max_rounds: int = MAX_ROUNDS,
+        keep_arrival: bool = False,
         **settings: Unpack[StationQueueOptions],
     ) -> Callable[[F], F]:
         """Register a function that processes batches of items on Spark, as a DataFrame of this schema and `job_id`.
 
         It returns a DataFrame, or one for each target: rows with a `job_id` move that item on, others are new items.
-        `worker`: a function of one item that does the same; without it workers can't run this station. `watermark`: a
-        field with the time of an item, and how long to wait for later ones. The function then gets the stream of the
-        items, once, for windows; its rows are new items. `late`: the station for items that come too late, by default
-        the dead letters; `checkpoint`: a folder for open windows, which has to last.
+        `worker`: the same for one item; without it workers can't run this station. `rows_per_job`: store new items in
+        chunks of up to so many. `watermark`: a field with the time of an item, and how long to wait for later ones. The
+        function then gets the stream of the items, for windows; its rows are new items. `late`: the station for late
+        items, by default the dead letters; `checkpoint`: a lasting folder for windows. `keep_arrival`: see `station`.
         """
-
         options = StationOptions.of(
             to, entry, "replace", retry or self._context.retry, max_attempts, (), None, max_rounds, settings
-        )._replace(on_spark=True)
-        windows = Windows.of(schema, options.to, watermark, late, checkpoint)
+        )._replace(on_spark=True, keep_arrival=keep_arrival)
+        windows = Windows.of(schema, options, watermark, late, checkpoint)
         if windows is not None and worker is not None:
             raise InvalidInput(f"station {name!r} has a watermark, so workers can't run it: leave worker= out")
         if late is not None and late not in options.to:
             options = options._replace(to=(*options.to, late))
 
         def register(function: F) -> F:
-            frame = Frame(function, schema, max_per_batch, windows)
+            frame = Frame.of(function, schema, max_per_batch, windows, rows_per_job)
             self._plan.declare(name, function, options, settings, frame, worker)
             return function
 
@@ -196,8 +206,9 @@ class Pipeline:
         """Store items at a station, many in one job: in chunks of up to `size` items. Return the jobs that carry them.
 
         `items`: an iterable of items, or a table of pandas, polars or pyarrow, whose rows are items. Chunks larger than
-        `max_payload` are halved; a chunk of one is an ordinary item. The options apply to each chunk. Eight chunks are
-        stored in one step; with `tx`, all are. Needs pyarrow.
+        `max_payload` are halved; a chunk of one is an ordinary item. The options apply to each chunk; `tenant` is the
+        field that has the tenant of an item: each chunk has the items of one. Eight chunks are stored in one step;
+        with `tx`, all are. Needs pyarrow. Raises InvalidInput for an item without a text in the field of its tenant.
         """
         return push_chunks(self._context, self._into(station).name, items, size, tx, options)
 
@@ -241,16 +252,17 @@ class Pipeline:
 
         Enqueues copies with the payload that they had there, all in one step; each names its `origin`. `ids`: which
         items; returns the copies. Or options of `find` select done, dead and cancelled ones, `limit` the newest of
-        them; returns the number of copies. Dead letters may run again too, and stay where they are. An item that was
-        split from another before that station stands for the other, which is copied once. `write_id`: a name for this
-        replay; for 30 days, repeating it does nothing. Raises InvalidInput, and enqueues nothing, if an item of `ids`
-        is still on its way, has not passed the station, or its payload there was not kept; a search leaves these out.
-        Unknown ids are left out.
+        them; returns the number of items. Dead letters may run again too, and stay where they are. An item that was
+        split from another before that station, or cut from a chunk there, stands for the other, which is copied once.
+        `write_id`: a name for this replay; for 30 days, repeating it does nothing. Raises InvalidInput, and enqueues
+        nothing, if an item of `ids` is still on its way, has not passed the station, or its payload there was not
+        kept; a search leaves these out. Unknown ids are left out.
         """
         self._plan.check()
         reruns = self._plan.reruns(from_, write_id)
         if ids is None:
-            return len(reruns.run(self._plan.chosen_ids(from_, **search)))
+            reruns.run(self._plan.chosen_ids(from_, **search))
+            return reruns.items
         if search:
             raise InvalidInput("give ids, or options that select items, not both")
         return list(copies_of(self._context, reruns.run(acted_ids(ids), strict=True)))
@@ -287,6 +299,18 @@ class Pipeline:
         found, _ = current(self._context.store, self._plan.station(station).queue, str(key))
         return None if found is None else next(copies_of(self._context, [found.item]), None)
 
+    def results(self, station: str, *, as_: Form = "pandas", limit: int | None = None, spark: object = None) -> object:
+        """Return the results of a station as a DataFrame: one row an item, with `job_id` and `item`.
+
+        Of an end station, the results in history, oldest job first; of one that writes to a table, its rows. They have
+        the types of the class that the function says it returns, else those that Arrow infers. `as_`: a table of
+        "pandas", "arrow" or "polars". `limit`: the most rows. `spark`: a session, which makes a DataFrame of its own.
+        Raises InvalidInput for a station that sends items on.
+        """
+        from stanchion.pipelines.tables.results import results_as
+
+        return results_as(self._plan.station(station), as_, None if limit is None else whole(limit, "limit", 0), spark)
+
     def backfills(self) -> list[Backfill]:
         """Return the backfills of this pipeline, the latest first; one without `done_at` runs, or was cut off."""
         return backfills_of(self._context, self.name)
@@ -306,12 +330,13 @@ class Pipeline:
         topology, store = self._plan.topology, self._context.store
         stations = {one.queue: name for name, one in self._plan.stations.items()}
         settings = () if topology.stored == "always" else store.queues(topology.queues)
-        return execution_plan(self.name, topology.edges, {stations[one.name]: one for one in settings})
+        in_force = {stations[one.name]: one for one in settings}
+        return execution_plan(self.name, topology.edges, in_force, topology.rows)
 
     def graph(self, form: GraphForm = "text") -> str:
         """Return the stations and their links, drawn as `text`, `svg`, `mermaid` or `dot` (for Graphviz)."""
         self._plan.check()
-        return drawn(graph_of(self.name, self._plan.stations, self._plan.entries), form)
+        return drawn(self._plan.graph, form)
 
     def svg(self) -> str:
         """Return the stations and their links, drawn as SVG."""
@@ -359,6 +384,7 @@ class Pipeline:
     areplay = off_loop(replay)
     abackfill = off_loop_alone(backfill)
     aoutput = off_loop(output)
+    aresults = off_loop(results)
     abackfills = off_loop(backfills)
     astatus = off_loop(status)
     aplan = off_loop(plan)
@@ -372,29 +398,3 @@ class Pipeline:
 def plan_of(pipeline: Pipeline) -> PipelinePlan:
     """Return the plan of a pipeline."""
     return pipeline._plan
-
-
-def graph_of(pipeline: str, stations: Mapping[str, Station], entries: Sequence[str]) -> Graph:
-    """Return the graph of a pipeline whose links are checked."""
-    return Graph(
-        f"Pipeline {pipeline}",
-        {name: _node(station) for name, station in stations.items()},
-        {name: station.to for name, station in stations.items()},
-        entries,
-    )
-
-
-def _node(station: Station) -> GraphNode:
-    kind = "spark" if station.frame else PLAIN if station.to else "end"
-    return GraphNode(station.station, _note(station), kind, "spark" if station.frame else "")
-
-
-def _note(station: Station) -> str:
-    """Return the special properties of a station."""
-    notes = ["Spark"] if station.frame else []
-    notes += limits_in(station.limits).semaphores
-    if station.max_rate is not None:
-        notes.append(f"{station.max_rate:g}/s")
-    if not station.to:
-        notes.append("end")
-    return ", ".join(notes)

@@ -3,24 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
 from stanchion.context.context import Context
 from stanchion.context.declarations.declared_texts import DeclaredTexts
 from stanchion.context.queues.options import StationQueueOptions
+from stanchion.context.work import Work
 from stanchion.core.checks import checked_name
 from stanchion.core.functions import is_async, redefines
+from stanchion.core.graph.model import PLAIN, Graph, GraphNode
+from stanchion.core.retry import Retry
 from stanchion.errors import InvalidInput
+from stanchion.jobs.job import Job
 from stanchion.jobs.search import PageOptions
 from stanchion.pipelines.expectation import DeclaredExpectations, Expectation
 from stanchion.pipelines.finding import checked_query, found_ids
-from stanchion.pipelines.options import Frame, StationOptions, Stored
+from stanchion.pipelines.options import MAX_ROUNDS, Frame, StationOptions, Stored
 from stanchion.pipelines.record import KIND, Engine, PipelineRecord, StationRecord
 from stanchion.pipelines.replay import FINAL, Reruns
 from stanchion.pipelines.station import Station
+from stanchion.pipelines.tables.folder import FolderTarget
 from stanchion.pipelines.topology import DEAD, Topology
 from stanchion.queues.queue import declared_queue
 from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.rules.capacity.limits import limits_in
+from stanchion.stores.rules.lifecycle.trail import KEPT_BYTES
+
+_TABLE_RETRY: Final = Retry.exponential(base=1, max=300, max_attempts=30)
+"""About two hours for a folder that is away."""
+
+
+class TableStation(Station):
+    """The station that a table in a folder is: it appends its items to the table, those of each job once.
+
+    station ──Move──► queue of the table ──► rows, by the job's id ──► the job is done
+
+    A step of the store moves items to the table's queue, so they are there exactly once. A worker may die between the
+    rows and the end of the job. The job then comes again, under the same id and with the same items, and its rows are
+    found.
+    """
+
+    def __init__(self, context: Context, topology: Topology, target: FolderTarget) -> None:
+        self.target = target
+        options = StationOptions.of(None, False, "replace", _TABLE_RETRY, None, (), None, MAX_ROUNDS, {})
+        super().__init__(context, topology, target.name, self.append, options._replace(writes=target.table.address))
+        self.folders = {target.name: target}
+
+    def append(self, item: object, job: Job) -> None:
+        """Append an item, or those of a chunk."""
+        self.target.append(job.id, item)
+
+    def prepare(self, store: Store) -> None:  # noqa: ARG002 - the table is outside of it
+        """Make the table if it is missing. Raises InvalidInput if it does not fit."""
+        self.target.prepare()
+
+    def of_chunk(self, row: JobRow) -> Work:  # noqa: ARG002 - a chunk is never cut, as its id names its rows
+        """Return itself."""
+        return self
 
 
 class PipelinePlan:
@@ -48,11 +88,20 @@ class PipelinePlan:
         worker: Callable[..., object] | None = None,
     ) -> None:
         """Add a station. `frame`: its batches on Spark; `worker` then processes single items, if anything does."""
+        if options.keep_arrival and self.context.codec.max_payload > KEPT_BYTES:
+            raise InvalidInput(
+                f"station {name!r} keeps the payload of each arrival, so a payload may have at most {KEPT_BYTES:,} "
+                f"bytes: set max_payload to that, or leave keep_arrival out"
+            )
         tells = not self.context.codec.has_keys
         of_items = function if frame is None else worker
         options = options._replace(is_async=is_async(of_items))
         expected = self._expected.of(*((function,) if frame is None else (function, worker)), tells=tells)
-        self._add(Station(self.context, self.topology, name, of_items, options, frame, expected), settings)
+        station = Station(self.context, self.topology, name, of_items, options, frame, expected)
+        written = [self._table_station(station, target) for target in station.folders.values()]
+        self._add(station, settings)
+        for table in written:
+            self._add(table, {})
 
     def expect(self, function: Callable[..., object], expected: Expectation) -> None:
         """Require a condition of each item of the station that this function will process."""
@@ -61,6 +110,24 @@ class PipelinePlan:
                 f"put @{self.name}.expect({expected.condition.text!r}) below the decorator that declares its station"
             )
         self._expected.add(function, expected)
+
+    def _table_station(self, source: Station, target: FolderTarget) -> TableStation:
+        """Return the station of a table in a folder. Raises InvalidInput if something else has its name."""
+        known = self.stations.get(target.name)
+        if known is None:
+            return TableStation(self.context, self.topology, target)
+        if not isinstance(known, TableStation):
+            raise InvalidInput(
+                f"table {target.table.address} and a station of pipeline {self.name!r} are both named {target.name!r}: "
+                f"give the table another name, Table({target.table.address!r}, name='...')"
+            )
+        others = [one for one in self.stations.values() if target.name in one.to and one.station != source.station]
+        if others and not known.target.same_as(target):
+            raise InvalidInput(
+                f"stations {others[0].station!r} and {source.station!r} write to a table {target.name!r} with other "
+                f"fields or in other folders: let both return the same class, or give one table another name"
+            )
+        return TableStation(self.context, self.topology, target)
 
     def _add(self, station: Station, given: StationQueueOptions) -> None:
         other = self.stations.get(station.station)
@@ -94,9 +161,10 @@ class PipelinePlan:
                 station.check_worked()
 
     def prepare(self) -> None:
-        """Check the links, and store the declared settings of the queues."""
+        """Check the links, store the declared settings of the queues, and make the tables that stations write to."""
         self.check()
         self.context.declare(self.queues[0])
+        self.context.registry.prepare(self.context.store, self.queues)
 
     @property
     def record(self) -> PipelineRecord:
@@ -116,6 +184,16 @@ class PipelinePlan:
     def dead_letters(self) -> str:
         """The name of the queue of dead items."""
         return f"{self.name}.{DEAD}"
+
+    @property
+    def graph(self) -> Graph:
+        """The graph of its stations, whose links are checked."""
+        stations = self.stations
+        written = {name: [table.address for table in one.options.tables] for name, one in stations.items()}
+        links = {name: [*one.to, *map(_table, written[name])] for name, one in stations.items()}
+        tables = {_table(one): GraphNode(one, "table", "table", "table") for some in written.values() for one in some}
+        nodes = {name: _node(station) for name, station in stations.items()}
+        return Graph(f"Pipeline {self.name}", nodes | tables, links | dict.fromkeys(tables, ()), self.entries)
 
     def station(self, name: str) -> Station:
         """Return a station. Raises InvalidInput if it is not declared."""
@@ -176,4 +254,28 @@ class DeclaredRecord:
 def _record_of(one: Station) -> StationRecord:
     engine: Engine = "workers" if one.frame is None else "both" if one.on_workers else "spark"
     expectations = () if one.expectations is None else one.expectations.texts
-    return StationRecord(one.station, one.to, one.entry, engine, expectations)
+    tables = tuple(table.table.address for table in one.tables.values())
+    return StationRecord(one.station, one.to, one.entry, engine, expectations, tables, one.options.writes)
+
+
+def _table(address: str) -> str:
+    """Return the name of the node of a table; no station has such a name."""
+    return f"table {address}."
+
+
+def _node(station: Station) -> GraphNode:
+    if station.options.writes is not None:
+        return GraphNode(station.station, station.options.writes, "table", "table")
+    kind = "spark" if station.frame else "end" if station.options.ends else PLAIN
+    return GraphNode(station.station, _note(station), kind, "spark" if station.frame else "")
+
+
+def _note(station: Station) -> str:
+    """Return the special properties of a station."""
+    notes = ["Spark"] if station.frame else []
+    notes += limits_in(station.limits).semaphores
+    if station.max_rate is not None:
+        notes.append(f"{station.max_rate:g}/s")
+    if station.options.ends:
+        notes.append("end")
+    return ", ".join(notes)

@@ -17,9 +17,10 @@ Engine = Literal["workers", "spark", "both"]
 
 
 class StationRecord(NamedTuple):
-    """A station: its targets, whether items enter there, its engine, and its expectations.
+    """A station: the stations it sends to, whether items enter there, its engine, its expectations, its tables.
 
-    `expectations`: conditions, and the consequences for items that fail one.
+    `expectations`: conditions, and the consequences for items that fail one. `tables`: to which it writes rows.
+    `writes`: of the station that a table in a folder is, the address of the table.
     """
 
     name: str
@@ -27,6 +28,13 @@ class StationRecord(NamedTuple):
     entry: bool = False
     engine: Engine = "workers"
     expectations: tuple[tuple[str, str], ...] = ()
+    tables: tuple[str, ...] = ()
+    writes: str | None = None
+
+    @property
+    def ends(self) -> bool:
+        """True if items end there with a result."""
+        return not (self.to or self.tables)
 
 
 class PipelineRecord(NamedTuple):
@@ -59,6 +67,10 @@ def _stations(text: str) -> tuple[StationRecord, ...]:
     rows = json.loads(text)["stations"]
     records = (StationRecord(*row[: len(StationRecord._fields)]) for row in rows)
     return tuple(
-        one._replace(to=tuple(one.to), expectations=tuple((text, on_fail) for text, on_fail in one.expectations))
+        one._replace(
+            to=tuple(one.to),
+            expectations=tuple((text, on_fail) for text, on_fail in one.expectations),
+            tables=tuple(one.tables),
+        )
         for one in records
     )

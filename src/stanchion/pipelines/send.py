@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from stanchion.core.checks import checked_name, checked_priority, seconds_of
 from stanchion.core.service_levels import BandName
+from stanchion.errors import InvalidInput
 from stanchion.jobs.outcome import UNCHANGED
+
+AT_ONCE: Final = 0
+"""The default delay, which needs no check: stations make a Send for each item."""
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Pass an item on to the station `to`. A list of them turns one item into several, in one atomic step.
+    """Pass an item on to the station `to`, or write it to the table of this name.
+
+    A list of them turns one item into several, in one atomic step.
 
     `item`: the new item; by default unchanged. `delay`: seconds until it is due there. `priority`: the new priority,
     or the name of its band; by default unchanged.
@@ -21,12 +27,13 @@ class Send:
 
     to: str
     item: Any = UNCHANGED
-    delay: float | timedelta = 0
+    delay: float | timedelta = AT_ONCE
     priority: int | BandName | None = None
 
     def __post_init__(self) -> None:
-        checked_name(self.to, "the station of a Send")
-        seconds_of(self.delay, "delay")
+        checked_name(self.to, "the station or table of a Send")
+        if self.delay is not AT_ONCE:
+            seconds_of(self.delay, "delay")
         if self.priority is not None:
             checked_priority(self.priority)
 
@@ -39,3 +46,9 @@ def priority_of(send: Send) -> int | None:
 def delay_of(send: Send) -> float:
     """Return the delay in seconds."""
     return seconds_of(send.delay, "delay")
+
+
+def refuse_options(send: Send) -> None:
+    """Raise InvalidInput for a row of a table with a delay or a priority."""
+    if delay_of(send) or send.priority is not None:
+        raise InvalidInput(f"a row is written to table {send.to!r} at once: leave delay and priority out of its Send")

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from operator import attrgetter
-from typing import Final
 
 from stanchion.context.context import Context
 from stanchion.context.work import Work
@@ -23,27 +21,27 @@ from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.jobs.job import Job
 from stanchion.jobs.outcome import UNCHANGED
 from stanchion.pipelines.chunks.ends import Takes, Way
+from stanchion.pipelines.chunks.parts import part_of
 from stanchion.pipelines.chunks.work import ChunkWork
 from stanchion.pipelines.expectation import Expectations
 from stanchion.pipelines.options import Frame, StationOptions
 from stanchion.pipelines.outputs import Output, key_in, newer, replace_older, version_of
 from stanchion.pipelines.route import headers_after, rounds_of
-from stanchion.pipelines.send import Send, delay_of, priority_of
+from stanchion.pipelines.send import Send, delay_of, priority_of, refuse_options
+from stanchion.pipelines.tables.folder import FolderTarget
+from stanchion.pipelines.tables.returned import schema_of
+from stanchion.pipelines.tables.rows import TableTarget
+from stanchion.pipelines.tables.table import Table
 from stanchion.pipelines.topology import Topology, checked_station, only_on_spark
-from stanchion.stores.fields.jobs import CHOSEN
+from stanchion.schemas.kinds import Schema
+from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob
-from stanchion.stores.records.outcomes import Abandon, Continue, Move, Outcome
+from stanchion.stores.records.outcomes import Abandon, Continue, Ending, Move, Outcome, TableRows
 from stanchion.stores.rules.flows import position_of
 from stanchion.stores.rules.lifecycle.outcomes import commit_of
 from stanchion.stores.rules.lifecycle.trail import split_trail
 from stanchion.tasks.execution import Attempted, Superseded, attempted
 from stanchion.tasks.parameters import hints_of, parameter_of, signature_of
-
-_KEPT: Final = tuple(
-    name for name in CHOSEN if name not in {"queue", "lane", "priority", "task", "headers", "key", "limits"}
-)
-"""Fields that an item has at all stations."""
-_kept: Final = attrgetter(*_KEPT)
 
 
 class Station:
@@ -69,6 +67,8 @@ class Station:
         self.to, self.entry, self.payload, self.retry = options.to, options.entry, options.payload, options.retry
         self.limits, self.timeout, self.max_rounds, self.max_rate = options[4:8]
         self.key, self.takes = options.key, options.takes
+        self.targets = (*options.to, *(one.name for one in options.tables))
+        """The names of the stations and tables that items may go to."""
         self.attempts_max: int | None = options.retry.max_attempts
         self.on_workers = function is not None
         self.function: Callable[..., object] = function or _on_spark_only
@@ -80,6 +80,10 @@ class Station:
         refuse_generator(self.function, f"station {name!r}")
         self._check_function()
         self.batch_function = self.function
+        self.tables = {one.name: TableTarget(one, self._fields_of(one, frame)) for one in options.tables}
+        """The tables of the store's database that items may go to, by name."""
+        self.folders = {one.name: FolderTarget(one, self._fields_of(one, frame)) for one in options.folders}
+        """The tables in folders that items may go to, by name; each is a station."""
         if self.takes is not None:
             self.function = self._of_one(self.takes)
 
@@ -96,6 +100,11 @@ class Station:
     def passes_to(self, queue: str) -> bool:
         """Return whether items may pass in memory to a queue, as far as that follows from the code."""
         return self.topology.passes(self.station, queue)
+
+    def prepare(self, store: Store) -> None:
+        """Make what the station needs in the store: the tables that it writes to."""
+        for table in self.tables.values():
+            table.prepare(store)
 
     @property
     def merges(self) -> bool:
@@ -175,10 +184,17 @@ class Station:
         """
         if not sends:
             return commit_of(row)
+        rows = self._rows(row, sends, item) if self.tables else ()
+        if rows:
+            sends = [send for send in sends if send.to not in self.tables]
         targets = [self.checked_target(send.to) for send in sends]
+        for send in sends:
+            if (folder := self.folders.get(send.to)) is not None:
+                value = self.context.codec.decode(row.payload) if send.item is UNCHANGED else send.item
+                folder.refuse_misfit(self.context.codec, self.merged(item, value))
         payloads = [self._payload(row, item, send) for send in sends]
         self._check_fit(targets, payloads)
-        if len(sends) == 1:
+        if len(sends) == 1 and not rows:
             (send,), (target,), (payload,) = sends, targets, payloads
             return self.moved(row, Way(target, delay_of(send), priority_of(send)), payload)
         headers = headers_after(row, self.station, counting=self.loops, forking=True)
@@ -190,20 +206,30 @@ class Station:
             )
             for job_id, send, target, payload in made
         )
-        return commit_of(row, jobs=tuple(jobs))
+        return commit_of(row, jobs=tuple(jobs))._replace(rows=rows)
 
-    def moved(self, row: JobRow, way: Way, payload: Content) -> Outcome:
+    def _rows(self, row: JobRow, sends: Sequence[Send], item: object) -> tuple[TableRows, ...]:
+        """Return the rows that an item becomes. Raises InvalidInput if one does not fit its table."""
+        codec, found = self.context.codec, []
+        for number, send in enumerate(send for send in sends if send.to in self.tables):
+            refuse_options(send)
+            value = codec.decode(row.payload) if send.item is UNCHANGED else self.merged(item, send.item)
+            found.append(self.tables[send.to].row_of(codec, value, row.id, number))
+        return tuple(found)
+
+    def moved(self, row: JobRow, way: Way, payload: Content) -> Ending:
         """Return the outcome that passes a whole job on: it keeps its id."""
         keep = self.topology.keep_entry
         headers = headers_after(row, self.station, counting=self.loops, forking=False)
         same_limits = self.topology.stations[way.to].limits == row.limits
         if same_limits and way.priority in (None, row.priority):
             changed = None if payload == row.payload else payload
-            return Move(row.lease, self.topology.queue(way.to), changed, way.delay, UNLANED, headers, keep)
+            going = Move(row.lease, self.topology.queue(way.to), changed, way.delay, UNLANED, headers, keep)
+            return going._replace(keep_arrival=True) if self.options.keep_arrival else going
         job = self.part_for(row, way, payload, headers)._replace(id=row.id)
         position = position_of(row)  # in a flow, an item is one member until it leaves the pipeline
         going_on = job if position is None else job._replace(**position._asdict())
-        return Continue(row.lease, going_on, keep_entry=keep)
+        return Continue(row.lease, going_on, keep_entry=keep, keep_arrival=self.options.keep_arrival)
 
     def part_for(self, row: JobRow, way: Way, payload: Content, headers: str) -> NewJob:
         """Return a job, without an id, that goes on to another station. `row`: the item or chunk at this one."""
@@ -217,12 +243,15 @@ class Station:
 
     def part_of(self, row: JobRow, queue: str, payload: Content) -> NewJob:
         """Return a job, without an id, in a queue, with what an item keeps at all stations and its place here."""
-        kept = dict(zip(_KEPT, _kept(row), strict=True))
-        return NewJob("", queue, payload, priority=row.priority, headers=row.headers, limits=row.limits, **kept)
+        return part_of(row, queue, payload)
 
     def of_chunk(self, row: JobRow) -> Work:
         """Return the work of a chunk of items."""
         return ChunkWork(self, row)
+
+    def cut(self, row: JobRow) -> Ending:
+        """Return the outcome that cuts a chunk into parts, which run as if it had not been begun."""
+        return ChunkWork(self, row).cut(self.context.value_of(row.payload))
 
     def fitted(self, job: NewJob) -> NewJob:
         """Return a new job with the limits and attempts of the station; a call of a task is left unchanged."""
@@ -238,7 +267,7 @@ class Station:
         """Return where a value goes; None if it is the result."""
         if isinstance(value, Send):
             return [value]
-        if isinstance(value, list) and (self.to or value):
+        if isinstance(value, list) and (self.targets or value):
             of_sends = [isinstance(one, Send) for one in value]
             if all(of_sends):
                 return value
@@ -246,19 +275,22 @@ class Station:
                 raise InvalidInput(
                     f"station {self.station!r} returned a list of Sends and other values; return Sends only"
                 )
-        if not self.to:
+        if not self.targets:
             return None
         if value is None:
             return []
-        if len(self.to) > 1:
+        first, *others = self.targets
+        if others:
             raise InvalidInput(
-                f"station {self.station!r} returned an item, but not where it goes; return Send({self.to[0]!r}, item), "
-                f"or one to {_listed(self.to[1:])}"
+                f"station {self.station!r} returned an item, but not where it goes; return Send({first!r}, item), "
+                f"or one to {_listed(others)}"
             )
-        return [Send(self.to[0], value)]
+        return [Send(first, value)]
 
     def checked_target(self, to: str) -> str:
-        """Return a station that items may go to. Raises InvalidInput."""
+        """Return a station or table that items may go to. Raises InvalidInput."""
+        if to in self.tables:
+            return to
         stations = self.topology.stations
         if to not in stations:
             raise InvalidInput(
@@ -268,7 +300,7 @@ class Station:
         if to not in self.to:
             raise InvalidInput(
                 f"station {self.station!r} sent an item to {to!r}, which is not in its to= "
-                f"({_listed(self.to) or 'empty'}); add it there, then retry the item"
+                f"({_listed(self.targets) or 'empty'}); add it there, then retry the item"
             )
         return to
 
@@ -316,6 +348,12 @@ class Station:
                 f"without async and without a Job"
             )
         return of_one(self.function, takes, self.sends_of)
+
+    def _fields_of(self, table: Table, frame: Frame | None) -> Schema:
+        """Return the fields of a table's rows. Raises InvalidInput unless they are known."""
+        function, part = (self.function, False) if frame is None else (frame.function, True)
+        only_part = part or self.takes is not None or self.merges
+        return schema_of(table, self.station, function, only_part=only_part)
 
     def _item_first(self) -> bool:
         return self.job_parameter is None or next(iter(self.signature.parameters)) != self.job_parameter

@@ -144,7 +144,7 @@ def status_of(
 
     def station_status(station: Station) -> StationStatus:
         found = stats[station.queue]
-        items, due = passed(found.totals, found.items, ends=not station.to), found.next_due
+        items, due = passed(found.totals, found.items, ends=station.options.ends), found.next_due
         return StationStatus(
             station=station.station,
             paused=station.queue in paused,

@@ -10,6 +10,7 @@ from stanchion.core.checks import brief, checked_name
 from stanchion.errors import InvalidInput
 from stanchion.pipelines.options import StationOptions, Stored
 from stanchion.pipelines.segments.edges import Edge, edges_of
+from stanchion.pipelines.tables.table import how_written
 
 DEAD = "dead"
 """The name of the dead-letter queue, in place of a station's."""
@@ -89,6 +90,12 @@ class Topology:
         """The edges, with the reasons why items are stored at them."""
         return edges_of(self.stations, self.entries, always=self.stored == "always")
 
+    @property
+    def rows(self) -> list[Edge]:
+        """The edges from stations to tables."""
+        written = [(name, one) for name, station in self.stations.items() for one in station.tables]
+        return [Edge(name, one.name, (how_written(one),)) for name, one in written]
+
     def passes(self, source: str, queue: str) -> bool:
         """Return whether items may pass in memory from a station to a queue, as far as that follows from the code."""
         return (source, queue) in self._in_memory
@@ -157,7 +164,7 @@ def check_links(pipeline: str, stations: Mapping[str, StationOptions], entries: 
                 f"declare it with entry=True if items are pushed there"
             )
     for name, followed in followers.items():
-        if all(stations[one].to for one in (name, *followed)):
+        if all(stations[one].to and not stations[one].tables for one in (name, *followed)):
             raise InvalidInput(
                 f"items at station {name!r} of pipeline {pipeline!r} can never finish: every station they reach goes "
                 f"on to another; add one without to=, and link the loop to it"

@@ -1,4 +1,7 @@
-"""The finished jobs of a store, as a report counts them. A waiting dead letter is a dead job of its first queue."""
+"""The finished jobs of a store, as a report counts them: by their items.
+
+A waiting dead letter is a dead job of its first queue.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from stanchion.stores.records.query import Condition, Query
 
 USED = (
     *("id", "queue", "state", "task", "tenant", "priority", "run_at", "started_at", "finished_at"),
-    *("attempts", "failures", "errors", "headers", *DEATH),
+    *("attempts", "failures", "errors", "headers", "items", *DEATH),
 )
 """The fields of jobs that a report reads."""
 
@@ -29,8 +32,8 @@ _ROUTE = f'"{ROUTE}"'
 class Finished(NamedTuple):
     """A job that has finished. Times are in seconds since 1970, `pickup` and `run` in seconds.
 
-    `band`: the number of its priority band. `errors`: its stored errors, oldest first. `route`: the stations that it
-    has left.
+    `items`: the number of items that it stands for, 1 unless it carries a chunk. `run`: of an item, on average. `band`:
+    the number of its priority band. `errors`: its stored errors, oldest first. `route`: the stations that it has left.
     """
 
     id: str
@@ -46,18 +49,22 @@ class Finished(NamedTuple):
     run: float | None
     errors: Sequence[dict[str, Any]] = ()
     route: Sequence[Stop] = ()
+    items: int = 1
 
 
 def finished_jobs(
     store: Store, since: datetime | None, until: datetime | None, queues: Sequence[str]
 ) -> Iterator[list[Finished]]:
-    """Yield the jobs that finished within these bounds, in portions; `queues` empty: of all queues."""
+    """Yield the jobs that finished within these bounds, in portions; `queues` empty: of all queues.
+
+    Divided chunks are left out, as their items are in their parts.
+    """
     within = [] if since is None else [Condition("finished_at", ">=", _micros(since))]
     within += [] if until is None else [Condition("finished_at", "<", _micros(until))]
     for name in queues or [settings.name for settings in store.queues()]:
         where = (Condition("queue", "=", name), *within)
         for page in pages(store, Query("history", where, order="finished", columns=USED, limit=_AT_ONCE)):
-            yield [_job(dict(zip(USED, row, strict=True))) for row in page]
+            yield [job for row in page if (job := _job(dict(zip(USED, row, strict=True)))).items]
     dead = (Condition("state", "=", JobState.DEAD.value),)
     for page in pages(store, Query("live", dead, columns=USED, limit=_AT_ONCE)):
         letters = (_letter(dict(zip(USED, row, strict=True))) for row in page)
@@ -74,6 +81,7 @@ def _job(row: Mapping[str, Any]) -> Finished:
     headers = json.loads(row["headers"]) if row["headers"] and _ROUTE in row["headers"] else {}
     finished, started = row["finished_at"] / SECOND, row["started_at"]
     ended = started is not None and row["state"] in ("done", "dead")
+    items = 1 if row["items"] is None else row["items"]
     return Finished(
         row["id"],
         row["queue"],
@@ -85,9 +93,10 @@ def _job(row: Mapping[str, Any]) -> Finished:
         band_of(row["priority"]),
         finished,
         None if started is None else max(0.0, (started - row["run_at"]) / SECOND),
-        max(0.0, finished - started / SECOND) if ended else None,
+        max(0.0, finished - started / SECOND) / max(1, items) if ended else None,
         json.loads(row["errors"]) if row["errors"] else (),
         route_of(headers)[headers.get(FORKED, 0) :] if headers else (),
+        items,
     )
 
 

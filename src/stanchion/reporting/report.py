@@ -20,7 +20,7 @@ from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.registry import shown_url
 
 MOST = 2_000_000
-"""Jobs that Python counts: a minute or two."""
+"""Items that Python counts: a minute or two for jobs of one item."""
 
 
 class TooManyJobs(InvalidInput):
@@ -63,8 +63,9 @@ def report(
     """Report on the finished jobs of a store.
 
     `since`, `until`: bounds of the finish time; with `since`, the report compares with as long a period before.
-    `queues`: only jobs of these. `counted`: called with the number of jobs counted so far. Raises TooManyJobs for more
-    than `most`, by default 2 million; `stanchion.spark.report` takes any number, and archives.
+    `queues`: only jobs of these. A job that carries a chunk counts as its items. `counted`: called with the number of
+    items counted so far. Raises TooManyJobs for more than `most` items, by default 2 million;
+    `stanchion.spark.report` takes any number, and archives.
     """
     names = checked_bounds(since, until, queues)
     most = MOST if most is None else most

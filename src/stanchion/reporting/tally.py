@@ -1,4 +1,4 @@
-"""The figures of a report, counted by Python job by job. Memory: some 100 bytes for each job."""
+"""The figures of a report, counted by Python job by job. Memory: some 100 bytes for each item of a job."""
 
 from __future__ import annotations
 
@@ -60,9 +60,18 @@ class _Series:
     at: array[float] = field(default_factory=_doubles)
     value: array[float] = field(default_factory=_doubles)
 
+    def add(self, at: float, value: float, times: int) -> None:
+        """Add a moment, so many times."""
+        _add(self.at, at, times)
+        _add(self.value, value, times)
+
+
+def _add(values: array[float], value: float, times: int) -> None:
+    values.extend([value] * times)
+
 
 class Tally:
-    """Counts jobs; `figures` gives the figures of all that were added."""
+    """Counts jobs, each as its items; `figures` gives the figures of all that were added."""
 
     def __init__(self) -> None:
         self.jobs = self.failures = 0
@@ -78,10 +87,10 @@ class Tally:
     def add(self, jobs: Iterable[Finished]) -> None:
         """Count these jobs."""
         for job in jobs:
-            self.jobs += 1
-            self.failures += job.failures
-            self._states[job.state].append(job.finished)
-            self._attempts[min(job.attempts, MOST_ATTEMPTS), job.state] += 1
+            self.jobs += job.items
+            self.failures += job.failures * job.items
+            _add(self._states[job.state], job.finished, job.items)
+            self._attempts[min(job.attempts, MOST_ATTEMPTS), job.state] += job.items
             self._add_to_band(job)
             self._add_to_task(job)
             if job.tenant is not None:
@@ -93,49 +102,45 @@ class Tally:
 
     def _add_to_band(self, job: Finished) -> None:
         band = self._bands[job.band]
-        band.jobs += 1
-        band.attempts_kept += job.attempts <= BANDS[job.band].max_attempts
+        band.jobs += job.items
+        band.attempts_kept += job.items * (job.attempts <= BANDS[job.band].max_attempts)
         if job.pickup is not None:
-            band.pickup.append(job.pickup)
-            series = self._pickup[job.band]
-            series.at.append(job.finished)
-            series.value.append(job.pickup)
+            _add(band.pickup, job.pickup, job.items)
+            self._pickup[job.band].add(job.finished, job.pickup, job.items)
         if job.run is not None:
-            band.run.append(job.run)
+            _add(band.run, job.run, job.items)
 
     def _add_to_task(self, job: Finished) -> None:
         task = self._tasks[job.queue, job.task]
-        task.jobs += 1
-        task.dead += job.state == "dead"
-        task.failures += job.failures
+        task.jobs += job.items
+        task.dead += job.items * (job.state == "dead")
+        task.failures += job.failures * job.items
         if job.run is not None:
-            task.run.append(job.run)
+            _add(task.run, job.run, job.items)
 
     def _add_to_tenant(self, name: str, job: Finished) -> None:
         tenant = self._tenants[name]
-        tenant.jobs += 1
-        tenant.run_total += job.run or 0.0
+        tenant.jobs += job.items
+        tenant.run_total += (job.run or 0.0) * job.items
         if job.pickup is not None:
-            tenant.pickup.append(job.pickup)
+            _add(tenant.pickup, job.pickup, job.items)
 
     def _add_errors(self, job: Finished) -> None:
         for entry in job.errors:
             key, kind = (group_in(entry, job.task), job.queue, job.task), kind_of(entry["error"])
             one = self._errors.setdefault(key, _Error(kind, entry["error"]))
-            one.count += 1
+            one.count += job.items
             one.kind, one.example = min(one.kind, kind), min(one.example, entry["error"])
             one.first, one.last = min(one.first, entry["at"]), max(one.last, entry["at"])
         if job.state == "dead":
-            one.dead += 1
+            one.dead += job.items
             one.newest = sorted([*one.newest, (job.finished, job.id)], reverse=True)[:IDS]
 
     def _add_to_stations(self, job: Finished) -> None:
         pipeline = job.queue.partition(".")[0]
         passed = [(f"{pipeline}.{stop.station}", stop.attempts, stop.at) for stop in job.route]
         for station, attempts, at in [*passed, (job.queue, job.attempts, job.finished)]:
-            series = self._stations[station]
-            series.at.append(at)
-            series.value.append(attempts)
+            self._stations[station].add(at, attempts, job.items)
 
     # -- the figures
 

@@ -1,6 +1,6 @@
-"""Schemas from classes: dataclasses and Pydantic's models.
+"""Schemas from classes: dataclasses, TypedDicts and Pydantic's models.
 
-A field is not null if its type does not allow None and it has no default.
+A field is not null if its type does not allow None, and it has no default or is a required key.
 """
 
 from __future__ import annotations
@@ -11,7 +11,18 @@ from dataclasses import MISSING, fields, is_dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    NotRequired,
+    Required,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 from uuid import UUID
 
 from stanchion.core.checks import brief
@@ -68,19 +79,34 @@ def _fields_of(model: object) -> Iterator[_Given]:
         hints = get_type_hints(model, include_extras=True)
         for one in fields(model):
             yield _Given(one.name, hints[one.name], (one.default, one.default_factory) != (MISSING, MISSING))
+    elif is_typed_dict(model):
+        for name, hint in get_type_hints(model, include_extras=True).items():
+            yield _Given(name, hint, not _is_needed(model, name, hint))
     elif isinstance(model, type) and hasattr(model, "__fields__") and hasattr(model, "parse_obj"):
         raise MissingExtra("pydantic", f"the schema {model.__name__}, a model of Pydantic 1,")
     else:
         raise InvalidInput(
-            f"a schema is DDL such as 'id bigint not null, city string', a dataclass, or a model of Pydantic, "
-            f"not {brief(model)}"
+            f"a schema is DDL such as 'id bigint not null, city string', a dataclass, a TypedDict, or a model of "
+            f"Pydantic, not {brief(model)}"
         )
+
+
+def is_typed_dict(model: object) -> bool:
+    """Return whether a class is a TypedDict."""
+    return isinstance(model, type) and hasattr(model, "__required_keys__")
+
+
+def _is_needed(model: object, name: str, hint: object) -> bool:
+    """Return whether each instance of a TypedDict has this key."""
+    if (origin := get_origin(hint)) in (Required, NotRequired):  # the class does not know it, where it stands as text
+        return origin is Required
+    return name in getattr(model, "__required_keys__", ())
 
 
 def _kind(hint: object, depth: int, path: str) -> tuple[Kind, bool]:
     """Return the type of a field, and whether it may be None."""
     origin, args = get_origin(hint), get_args(hint)
-    if origin is Annotated:
+    if origin in (Annotated, Required, NotRequired):
         return _kind(args[0], depth, path)
     if origin in (Union, types.UnionType):
         kinds = {_kind(one, depth, path)[0] for one in args if one is not type(None)}
@@ -103,7 +129,7 @@ def _kind(hint: object, depth: int, path: str) -> tuple[Kind, bool]:
 
 
 def _of_class(hint: type, depth: int) -> Kind | None:
-    if is_dataclass(hint) or is_pydantic(hint):
+    if is_dataclass(hint) or is_typed_dict(hint) or is_pydantic(hint):
         return struct_of_model(hint, depth + 1)
     return plain_kind(hint)
 

@@ -56,6 +56,19 @@ _SHOWN = {"timestamp": "timestamp_micros({0}) AS {0}"}
 """Columns as Spark shows them. A time that travels as text costs the server and Spark much more."""
 
 
+_CHUNKS = {
+    "jobs": "SELECT 1 AS one FROM ({}) AS stored WHERE stored.items IS NOT NULL LIMIT 1",
+    "history": "SELECT 1 AS one FROM pg_stats"
+    " WHERE tablename = 'stanchion_history' AND attname = 'items' AND null_frac < 1 LIMIT 1",
+}
+"""What shows that jobs carry chunks: of live ones an index. History has none, but the statistics of the server."""
+
+_GUARD = """CASE WHEN stored.items IS NULL THEN TRUE ELSE CAST(
+    'job ' || stored.id || ' carries many items, which JDBC does not read: read by spark.read.format("stanchion")'
+    AS boolean) END"""
+"""A condition that raises an error for a job that was not there, or not known, when the read was planned."""
+
+
 def jobs(
     spark: SparkSession,
     url: str | None = None,
@@ -69,8 +82,8 @@ def jobs(
     """Return live jobs, or with `of="history"` finished ones, as a DataFrame, as `format("stanchion")` does.
 
     PostgreSQL is read by Spark's JDBC reader if its driver is on the class path (`spark.jars.packages`,
-    `org.postgresql:postgresql`), all else by the data source: other stores, encrypted payloads with keys, Spark
-    Connect, and URLs with parameters that the JDBC driver does not have.
+    `org.postgresql:postgresql`), all else by the data source: other stores, jobs that carry many items, encrypted
+    payloads with keys, Spark Connect, and URLs with parameters that the JDBC driver does not have.
 
     The parameters are the options of the data source: `url` (by default STANCHION_URL), `queue` (by default all),
     `partitions` (tasks that read), `by` (`id` or `lane`), `keys` (of encrypted payloads, by default STANCHION_KEYS).
@@ -90,7 +103,7 @@ def jobs(
 def _by_jdbc(spark: SparkSession, options: dict[str, Any]) -> DataFrame | None:
     """Return the jobs by Spark's JDBC reader; None if it can't read them as the data source does."""
     from stanchion.spark.datasource.reading.read import divided, query_of, queue_of
-    from stanchion.spark.datasource.reading.schema import COLUMNS, stored_fields
+    from stanchion.spark.datasource.reading.schema import COLUMNS, ITEM, stored_fields
 
     place, columns = place_of(options), COLUMNS[options["of"]]
     connection = _connection(spark, place)
@@ -102,14 +115,22 @@ def _by_jdbc(spark: SparkSession, options: dict[str, Any]) -> DataFrame | None:
         if readable is None or (text := readable.select_text(query)) is None:
             return None
         parts = divided(app, query, options["partitions"], by_lane=options["by"] == "lane")
+    if _queried(spark, connection, _CHUNKS[options["of"]].format(text)).head(1):
+        return None
     found = spark.read.jdbc(
         properties=connection,
         url=connection["url"],
-        table=f"(SELECT {_columns(columns, query.columns)} FROM ({text}) AS stored) AS jobs",  # noqa: S608 - constants are escaped
+        table=f"(SELECT {_columns(columns, query.columns)} FROM ({text}) AS stored WHERE {_GUARD}) AS jobs",  # noqa: S608 - constants are escaped
         predicates=[_predicate(part.where[len(query.where) :]) for part in parts],
     )
     compare_times(spark)
-    return found.selectExpr(*(_SHOWN.get(kind, "{}").format(name) for name, kind in columns.items()))
+    shown = (_SHOWN.get(kind, "{}").format(name) for name, kind in columns.items())
+    return found.selectExpr(*shown, f"CAST(NULL AS int) AS {ITEM}")
+
+
+def _queried(spark: SparkSession, connection: dict[str, str], text: str) -> DataFrame:
+    """Return the rows of a query."""
+    return spark.read.jdbc(connection["url"], f"({text}) AS found", properties=connection)
 
 
 def _connection(spark: SparkSession, place: Place) -> dict[str, str] | None:

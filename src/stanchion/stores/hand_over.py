@@ -78,6 +78,6 @@ def fitting(rows: Sequence[JobRow], most: int) -> int:
 
 def weight(row: JobRow) -> int:
     """Return the approximate size of a job, in characters."""
-    kept = (row.arrival_payload, row.entry_payload, row.trail, row.past_waits)
+    kept = (row.arrival_payload, row.entry_payload, row.trail, row.past_waits, row.kept_payloads)
     texts = (row.payload, *kept, row.headers, row.errors, row.result)
     return 200 + sum(len(text) for text in texts if text)

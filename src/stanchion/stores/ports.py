@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from stanchion.stores.records.capabilities import Capabilities
     from stanchion.stores.records.jobs import Lease, NewJob
     from stanchion.stores.records.managers import ManagerStatus
+    from stanchion.stores.records.outcomes import ResultTable
     from stanchion.stores.records.prepared import PlainColumns, Prepared
     from stanchion.stores.records.query import Query
     from stanchion.stores.records.staging import Publication
@@ -24,6 +25,19 @@ class Transactions(Protocol):
 
     def transaction(self) -> AbstractContextManager[Any]:
         """Open a transaction of this store, to be passed as `tx`; CannotJoin if the server does not support any."""
+
+
+class ResultTables(Protocol):
+    """Optional port of a store that writes results of jobs to tables beside its own; see `Commit.rows`."""
+
+    def make_table(self, table: ResultTable) -> None:
+        """Create a table unless it is there. Raises InvalidInput if it can't take the rows, with the change to make."""
+
+    def table_rows(self, table: ResultTable) -> Iterator[list[tuple[object, ...]]]:
+        """Yield the rows of a table in batches, each with the values of these columns as the database has them.
+
+        Optional columns that the table lacks are null.
+        """
 
 
 class BehindManagers(Protocol):

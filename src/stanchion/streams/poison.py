@@ -2,7 +2,8 @@
 
     first failure     the whole batch is retried
     from the second   half of the batch goes back before each retry
-    one job left      it is retried up to its `max_attempts`, then it is dead, with the text of the failure
+    one job left      it is retried up to its `max_attempts`, then it is dead, with the text of the failure;
+                      a job of many items is cut into parts instead, until one item is left
     the next single job fails in the same way      the stream stops, as the query is at fault
 
 Only errors raised by the query itself count, and only after it started to read the batch. A driver that is killed,

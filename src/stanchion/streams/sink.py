@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from stanchion.core.spark_errors import LeasesLost, StreamTaken
+from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.records.outcomes import Outcome
+from stanchion.stores.records.outcomes import Ending, Outcome
 from stanchion.stores.records.prepared import Prepared
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.streams.acknowledge import acknowledge
@@ -17,6 +18,7 @@ from stanchion.streams.holding import HOLD, rows_of
 from stanchion.streams.poison import LONGEST
 from stanchion.streams.publishing import publish
 from stanchion.streams.rereading import finished_rows, keeps_history
+from stanchion.streams.sizing import Reserved
 from stanchion.streams.state import (
     Part,
     Run,
@@ -25,6 +27,7 @@ from stanchion.streams.state import (
     known,
     load,
     reserved_ids,
+    reserved_jobs,
     reserved_rows,
     settle,
     worker_id,
@@ -36,7 +39,7 @@ QUERY_FAILED = "the query failed; see the log of Spark's driver"
 
 def begin(store: Store, part: Part, run: str) -> None:
     """Store which run reads this batch, before its first row is read. Raises StreamTaken for an earlier driver."""
-    mine = Run(run, part.seq, part.size, *part.span)
+    mine = Run(run, part.seq, part.size, *part.span, items=part.items)
     while True:
         state = load(store, part.name)
         if state is None or (state.id, state.epoch) != (part.stream, part.epoch):
@@ -80,16 +83,26 @@ class SinkBatch:
         return cls(store, name, run, state, state.run.seq, state.run.size)
 
     @classmethod
-    def pending(cls, store: Store, name: str) -> tuple[Self, list[str]] | None:
-        """Return the batch that is reserved, with the ids of its jobs; None if all batches are acknowledged.
+    def pending(cls, store: Store, name: str) -> tuple[Self, list[Reserved]] | None:
+        """Return the batch that is reserved, with its jobs; None if all batches are acknowledged.
 
         Raises InvalidInput if there is no such stream.
         """
         state = known(store, name)
         if not state.pending:
             return None
-        ids = reserved_ids(store, state.queue, state.token)
-        return cls(store, name, "", state, state.reserved, len(ids)), ids
+        jobs = reserved_jobs(store, state.queue, state.token)
+        return cls(store, name, "", state, state.reserved, len(jobs)), jobs
+
+    @property
+    def items(self) -> int:
+        """The number of items of its jobs."""
+        return self.size if self.state.run is None else max(self.size, self.state.run.items)
+
+    @property
+    def has_chunks(self) -> bool:
+        """True if some of its jobs carry many items."""
+        return self.items > self.size
 
     @property
     def write(self) -> str:
@@ -125,16 +138,17 @@ class SinkBatch:
         write: str = "",
         stateless: bool = False,
         carried: Sequence[Prepared] = (),
+        ends: Sequence[Ending] = (),
     ) -> None:
         """Store the staged jobs, commit the jobs of the batch and acknowledge it, in one step; idempotent.
 
         `settled`: the number of jobs of the batch that this run has settled otherwise. `write`: the name under which
         the jobs were staged, if not the batch's. Unless the query is `stateless`, it may need the jobs again: if the
         queue does not keep them in history, they stay reserved until the driver's log has the batch. `carried`: further
-        jobs, which were not staged.
+        jobs, which were not staged. `ends`: the outcomes of jobs that are not just committed.
 
         Raises LeasesLost if jobs are missing, as results computed from them must not be stored twice; StagedJobsLost;
-        StreamTaken.
+        StreamTaken; InvalidInput if jobs with such outcomes have to stay reserved.
         """
         write = write or self.write
         if self.acknowledged:
@@ -143,6 +157,11 @@ class SinkBatch:
         expected, queue = self.size - settled, self.state.queue
         published = self.state.published >= self.seq  # by an earlier run, when the queue kept less history
         if published or not (stateless or self._can_be_read_again()):
+            if ends:
+                raise InvalidInput(
+                    f"single items of a job can't fail here: the query has a state and may need the jobs of a batch "
+                    f"again, and the queue {queue!r} does not keep them in history; set its history_ttl to a few hours"
+                )
             self._check_reserved(expected)
             self.publish_ahead(attempts, write, carried)
             return
@@ -150,7 +169,7 @@ class SinkBatch:
             write,
             tuple(attempts),
             value=self.state.acknowledged(self.size, 0 if stateless else expected).change(self.name),
-            finish=Finish(queue, self.token, expected) if expected else None,
+            finish=Finish(queue, self.token, expected, tuple(ends)) if expected else None,
         )
         if not publish(self.store, publication, carried):
             self._check_acknowledged()

@@ -7,14 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
 from stanchion.core.boot_clock import boot_clock
 from stanchion.core.spark_errors import BatchNotKept, ForeignCheckpoint, StreamStopped, StreamTaken
+from stanchion.core.values.framing import items_in
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Bury, Commit, Outcome
 from stanchion.stores.records.workers import LaneRange
 from stanchion.stores.rules.leases.liveness import MISSED_BEATS
@@ -23,6 +25,7 @@ from stanchion.streams.acknowledge import acknowledge
 from stanchion.streams.ahead import Ahead
 from stanchion.streams.holding import rows_of
 from stanchion.streams.rereading import finished_rows
+from stanchion.streams.sizing import Reserved, Sizing, next_items, ranges, within
 from stanchion.streams.state import (
     Part,
     Position,
@@ -30,8 +33,8 @@ from stanchion.streams.state import (
     compare_and_set,
     give_back,
     load,
-    ranges,
     reserved_ids,
+    reserved_jobs,
     reserved_rows,
     settle,
     worker_id,
@@ -61,6 +64,7 @@ class StreamSource:
     After that, every call raises StreamTaken. Positions of another stream, or impossible ones, raise ForeignCheckpoint.
     `heartbeat`: seconds between calls of `beat`, which the caller makes. `how_ended`: returns how earlier runs of the
     query ended. `lanes`: read only these lanes, from the first to the last. `ui`: the address of the driver's own page.
+    `cut`: returns the outcome that cuts a job of many items into several, of which none was begun.
     """
 
     def __init__(
@@ -72,11 +76,13 @@ class StreamSource:
         how_ended: poison.HowEnded = poison.unknown,
         lanes: tuple[int, int] | None = None,
         ui: str = "",
+        cut: Callable[[JobRow], Outcome] | None = None,
     ) -> None:
         self._store, self._name, self._queue, self._heartbeat = store, name, queue, heartbeat
         self._how_ended = how_ended
         self._lanes = lanes
         self._ui = ui
+        self._cut = cut
         self._driver = uuid4().hex
         self._epoch: int | None = None
         self._beaten = -inf
@@ -85,6 +91,7 @@ class StreamSource:
         self._let_go = 0  # the last batch whose hold has ended
         self._begun = 0  # the batch whose current processing was counted
         self._claimed: _Claimed | None = None
+        self._sizing = Sizing(lambda: next_items(store, queue))
         self._ahead = Ahead(self._claim_ahead)
 
     # -- positions
@@ -101,7 +108,7 @@ class StreamSource:
         """
         self._mine()
         try:
-            self._left = self.behind()
+            self._left = self._ready("states")
         except StoreUnavailable as error:  # if it can't be reached at all, the next call reports it
             log.warning(
                 "the ready jobs of the queue %r may be too many to count in time: the stream %r also reads jobs that "
@@ -112,7 +119,7 @@ class StreamSource:
             )
 
     def latest(self, start: Position, limit: int) -> Position:
-        """Return up to where there is work: `start` itself, or the next batch, of up to `limit` jobs.
+        """Return up to where there is work: `start` itself, or the next batch, of up to about `limit` items.
 
         The driver's log has all batches up to `start`, so they are acknowledged here.
         """
@@ -126,14 +133,19 @@ class StreamSource:
         if state.outside > self._let_go and not state.held:
             self._let_go_of(state)
         if not state.pending:
-            limit = limit if self._left is None else min(limit, self._left)
+            jobs = self._jobs_for(limit)
             measured = self._measured()
-            if not (limit and self._reserve(state, limit, measured)):
+            if not (jobs and self._reserve(state, jobs, measured)):
                 if measured:
                     self._write(lambda now: replace(now, **measured))
                 return start
             self._begun = start.seq + 1
         return Position(state.id, start.seq + 1)
+
+    def _jobs_for(self, items: int) -> int:
+        """Return the number of jobs to claim for so many items."""
+        jobs = self._sizing.jobs_for(items)
+        return jobs if self._left is None else min(jobs, self._left)
 
     def _let_go_of(self, state: StreamState) -> None:
         """End the hold of an acknowledged batch."""
@@ -148,8 +160,12 @@ class StreamSource:
         return {} if ended is None else {"jobs": ended.jobs, "seconds": round(monotonic() - ended.at, 3)}
 
     def behind(self) -> int:
-        """Return the number of ready jobs of the queue, in the lanes of this stream."""
-        ready = self._store.stats([self._queue], ["states"])[self._queue].states.ready
+        """Return the number of ready items of the queue; of jobs in the lanes of this stream, if it has some."""
+        return self._ready("items")
+
+    def _ready(self, counted: Literal["states", "items"]) -> int:
+        found = self._store.stats([self._queue], [counted])[self._queue]
+        ready = (found.states if counted == "states" else found.items).ready
         if self._lanes is None:
             return ready
         first, last = self._lanes
@@ -191,48 +207,51 @@ class StreamSource:
 
     # -- batches
 
-    def parts(self, start: Position, end: Position, count: int) -> list[Part]:
+    def parts(self, start: Position, end: Position, count: int, most: int | None = None) -> list[Part]:
         """Divide the batch between two positions into up to `count` parts, at least one; a replay has the jobs left.
 
-        If the batch was acknowledged since, it has the same jobs again, from history, as far as the query may need
-        them; writes for them have no effect. A batch that keeps failing is halved before it is read. Raises
-        BatchNotKept; StreamStopped if single jobs fail one after the other.
+        A batch that nobody has begun to read has up to `most` items, or a single job: the others go back. If the batch
+        was acknowledged since, it has the same jobs again, from history, as far as the query may need them; writes for
+        them have no effect. A batch that keeps failing is halved before it is read. Raises BatchNotKept; StreamStopped
+        if single jobs fail one after the other.
         """
         state = self._checked(end)
         self._revive()  # before the jobs of the batch are read: jobs that others have taken are left out
         if not (state.acked <= end.seq <= state.reserved and start.seq <= end.seq):
             raise self._foreign(state, end)
-        ids: list[str] = []
+        jobs: list[Reserved] = []
         if end.seq == state.reserved:
-            ids = self._pending(state) if state.pending else self._finished(state)
+            jobs = self._pending(state, most) if state.pending else self._finished(state)
         if state.pending and self._claimed is not None and self._claimed.full:
-            limit = self._claimed.limit
+            limit = self._claimed.limit if most is None else self._sizing.jobs_for(most)
             self._ahead.batch_begins(limit if self._left is None else min(limit, self._left))
-        span = (ids[0], ids[-1]) if ids else (None, None)
-        whole = Part(self._name, state.id, self._queue, end.seq, state.token, state.epoch, len(ids), span=span)
-        whole = whole._replace(finished=not state.pending)
-        return [whole._replace(first=first, last=last) for first, last in ranges(ids, max(1, count))] or [whole]
+        span = (jobs[0].id, jobs[-1].id) if jobs else (None, None)
+        whole = Part(self._name, state.id, self._queue, end.seq, state.token, state.epoch, len(jobs), span=span)
+        whole = whole._replace(finished=not state.pending, items=sum(job.items for job in jobs))
+        return [whole._replace(first=first, last=last) for first, last in ranges(jobs, max(1, count))] or [whole]
 
-    def _finished(self, state: StreamState) -> list[str]:
+    def _finished(self, state: StreamState) -> list[Reserved]:
         """Return the jobs finished with the last batch, if they may be needed again."""
         if not state.again or state.begun is None:
             return []
         rows = finished_rows(self._store, self._queue, state.token, state.begun.first, state.begun.last)
-        ids = [row.id for row in rows]
-        if len(ids) < state.again:
-            raise BatchNotKept(self._name, state.reserved, state.again, len(ids))
-        return ids
+        jobs = [Reserved(row.id, items_in(row.payload) or 1) for row in rows]
+        if len(jobs) < state.again:
+            raise BatchNotKept(self._name, state.reserved, state.again, len(jobs))
+        return jobs
 
-    def _pending(self, state: StreamState) -> list[str]:
-        """Return the reserved jobs of the last batch; fewer if the query has failed on it."""
-        ids = reserved_ids(self._store, self._queue, state.token)
+    def _pending(self, state: StreamState, most: int | None) -> list[Reserved]:
+        """Return the reserved jobs of the last batch; fewer if it is too large, or the query has failed on it."""
+        jobs = reserved_jobs(self._store, self._queue, state.token)
+        if most is not None and (state.begun is None or state.begun.seq != state.reserved):
+            jobs = self._trimmed(state, jobs, most)
         if self._begun == state.reserved:
-            return ids
+            return jobs
         self._begun = state.reserved
         error = poison.blamed(state, self._how_ended)
         if error is None:
-            return ids
-        was_alone = len(ids) == 1 and state.begun is not None and state.begun.size == 1
+            return jobs
+        was_alone = len(jobs) == 1 and state.begun is not None and state.begun.size == 1
         stops = was_alone and state.buried is not None and poison.alike(state.buried, error)
 
         def failed(now: StreamState) -> StreamState:
@@ -241,25 +260,38 @@ class StreamSource:
 
         state = self._write(failed)
         if stops:
-            raise StreamStopped(self._name, ids[0], error)
+            raise StreamStopped(self._name, jobs[0].id, error)
         if state.published == state.reserved or state.held:  # returned jobs would produce their outputs twice
-            return ids
-        if len(ids) > 1 and state.replays >= poison.HALVED_FROM:
-            half = (len(ids) + 1) // 2
-            give_back(self._store, self._queue, state.token, ids[half:])
-            return ids[:half]
-        return self._tried_again(state, ids, error) if was_alone else ids
+            return jobs
+        if len(jobs) > 1 and state.replays >= poison.HALVED_FROM:
+            half = (len(jobs) + 1) // 2
+            give_back(self._store, self._queue, state.token, [job.id for job in jobs[half:]])
+            return jobs[:half]
+        return self._tried_again(state, jobs, error) if was_alone else jobs
 
-    def _tried_again(self, state: StreamState, ids: list[str], error: str) -> list[str]:
-        """Return a job that has failed alone, or nothing if that was its last attempt: then it is buried."""
-        for row in reserved_rows(self._store, self._queue, state.token, ids[0], ids[0]):
+    def _trimmed(self, state: StreamState, jobs: list[Reserved], most: int) -> list[Reserved]:
+        """Give back the jobs of a batch that are too many; return the others."""
+        self._sizing.measure([job.items for job in jobs])
+        kept = within(jobs, most)
+        if kept < len(jobs):
+            give_back(self._store, self._queue, state.token, [job.id for job in jobs[kept:]])
+            if self._left is not None:
+                self._left += len(jobs) - kept
+        return jobs[:kept]
+
+    def _tried_again(self, state: StreamState, jobs: list[Reserved], error: str) -> list[Reserved]:
+        """Return a job that has failed alone; nothing if it was buried after its last attempt, or cut into parts."""
+        for row in reserved_rows(self._store, self._queue, state.token, jobs[0].id, jobs[0].id):
+            if self._cut is not None and jobs[0].items > 1:  # one of its items is at fault
+                settle(self._store, [self._cut(row)])
+                return []
             attempts = row.attempts - 1 + state.alone
             if attempts >= row.max_attempts:
                 self._write(lambda now: replace(now, buried=error))
                 told = f"PoisonJob: alone in its batch of the stream {self._name!r}, attempt {attempts}: {error}"
                 settle(self._store, [Bury(row.lease, told)])
                 return []
-        return ids
+        return jobs
 
     def bury(self, jobs: Mapping[str, str]) -> None:
         """Bury jobs of the last batch that its reader can't take, with these errors, before it is read."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import pairwise
 from typing import NamedTuple, Self
 from uuid import UUID, uuid5
 
@@ -19,6 +17,7 @@ from stanchion.stores.records.outcomes import Outcome, Rollback
 from stanchion.stores.records.query import Condition, Op, Query
 from stanchion.stores.records.values import ValueChange, VersionedValue
 from stanchion.stores.rules.query import PAGE
+from stanchion.streams.sizing import Reserved, items_of
 
 KIND = "stream"
 PORTION = 1000
@@ -39,7 +38,7 @@ class Part(NamedTuple):
     """The jobs of a batch with ids from `first` to `last` (None: no bound), for one reader.
 
     `size`: the number of jobs in the whole batch when it was divided; `span`: their first and last id. `finished`:
-    the batch is acknowledged, and its jobs are read from history.
+    the batch is acknowledged, and its jobs are read from history. `items`: the number of items of its jobs.
     """
 
     name: str
@@ -53,12 +52,13 @@ class Part(NamedTuple):
     last: str | None = None
     span: tuple[str | None, str | None] = (None, None)
     finished: bool = False
+    items: int = 0
 
 
 class Run(NamedTuple):
     """The reader of a batch: the `name` of one attempt of one query to process it.
 
-    `size`: the number of jobs read; `first`, `last`: their first and last id.
+    `size`: the number of jobs read; `first`, `last`: their first and last id; `items`: the number of their items.
     """
 
     name: str
@@ -66,6 +66,7 @@ class Run(NamedTuple):
     size: int
     first: str | None = None
     last: str | None = None
+    items: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,23 +230,24 @@ def compare_and_set(store: Store, name: str, state: StreamState) -> StreamState 
     return found if found is not None and found.text == state.text else None
 
 
-def ranges(ids: Sequence[str], count: int) -> list[tuple[str, str]]:
-    """Divide ordered ids into up to `count` ranges of equal size; return the first and last id of each."""
-    count = min(count, len(ids))
-    bounds = [len(ids) * n // count for n in range(count + 1)] if count else []
-    return [(ids[first], ids[behind - 1]) for first, behind in pairwise(bounds)]
-
-
 def reserved_ids(store: Store, queue: str, token: str) -> list[str]:
     """Return the ids of the jobs of a queue that are reserved under a token, in order."""
-    query = Query("live", _under(queue, token), order="id", columns=("id",), limit=PAGE)
+    return [job.id for job in reserved_jobs(store, queue, token)]
+
+
+def reserved_jobs(store: Store, queue: str, token: str) -> list[Reserved]:
+    """Return these jobs with the numbers of their items, in order of their ids."""
+    query = Query("live", _under(queue, token), order="id", columns=("id", "items"), limit=PAGE)
     first = store.select(query)
     if first.next is None:
-        return [job_id for (job_id,) in first.rows]
-    if (arrow := store.extension(ArrowReads)) is not None:
-        return [one for batch in arrow.select_arrow(query) for one in batch.column(0).to_pylist()]
-    later = pages(store, replace(query, limit=MORE, after=first.next))
-    return [job_id for page in ([first.rows], later) for rows in page for (job_id,) in rows]
+        found = first.rows
+    elif (arrow := store.extension(ArrowReads)) is not None:
+        batches = ([one.to_pylist() for one in batch.columns] for batch in arrow.select_arrow(query))
+        found = [row for ids, items in batches for row in zip(ids, items, strict=True)]
+    else:
+        later = pages(store, replace(query, limit=MORE, after=first.next))
+        found = [row for page in ([first.rows], later) for rows in page for row in rows]
+    return [Reserved(job_id, items_of(items)) for job_id, items in found]
 
 
 def has_unnumbered(store: Store, state: StreamState) -> bool:

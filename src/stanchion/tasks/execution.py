@@ -10,6 +10,7 @@ from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
 from stanchion.context.context import Context
 from stanchion.context.unknown_work import Unknown
+from stanchion.core.names.partition_names import logical_name
 from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable
 from stanchion.flows.failure import failure_for
 from stanchion.flows.plan import after_of
@@ -29,7 +30,7 @@ from stanchion.jobs.reservation import Reservation
 from stanchion.stores.one_by_one import DATA
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
-from stanchion.stores.rules.lifecycle.outcomes import commit_of
+from stanchion.stores.rules.lifecycle.outcomes import commit_of, have_rows
 from stanchion.tasks.coroutines import run_to_end
 from stanchion.tasks.function_call import FunctionCall, Unrunnable
 from stanchion.tasks.retrying import after_failure
@@ -325,8 +326,14 @@ def _attempted(context: Context, row: JobRow) -> Attempted:
         return Attempted(job, outcome_of_error(execution, raised), raised)
 
 
-def unstorable(outcome: outcomes.Outcome, error: Exception) -> outcomes.Bury:
-    """Return the outcome of a job whose own the store can't hold. A retry would fail in the same way."""
+def unstorable(context: Context, row: JobRow | None, outcome: outcomes.Outcome, error: Exception) -> outcomes.Ending:
+    """Return the outcome of a job whose own the store can't hold. A retry would fail in the same way.
+
+    A chunk with a row that its table refuses is cut into parts, which run again, until that row is alone. `row`: the
+    job as it was at this attempt, if it is known.
+    """
+    if row is not None and (row.items or 0) > 1 and have_rows([outcome]):
+        return context.registry.stations[logical_name(row.queue)].cut(row)
     return outcomes.Bury(outcome.lease, f"the outcome can't be stored: {error}")
 
 
@@ -342,4 +349,4 @@ def settled(context: Context, row: JobRow, outcome: outcomes.Outcome) -> JobStat
     try:
         return settle(outcome)
     except DATA as error:
-        return settle(unstorable(outcome, error))
+        return settle(unstorable(context, row, outcome, error))

@@ -9,7 +9,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextvars import Context as Variables
 from functools import partial
+from itertools import accumulate
 from operator import itemgetter
+from typing import Final
 
 from stanchion.context.context import Context
 from stanchion.core.backoff import Backoff
@@ -19,12 +21,14 @@ from stanchion.core.text.redaction import redacted
 from stanchion.errors import NotPermitted, StoreUnavailable
 from stanchion.jobs.facts import has_failed_by
 from stanchion.jobs.failures import failure_of
-from stanchion.jobs.held_job import lease_of, passing_of
+from stanchion.jobs.held_job import lease_of, passing_of, row_here, stored_outcome
 from stanchion.jobs.outcome import Outcome, unmet_by
 from stanchion.jobs.reservation import Reservation
 from stanchion.stores.one_by_one import DATA, Left, OneByOne, takes
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Bury, Commit, Pass, Rollback
+from stanchion.stores.rules.lifecycle.outcomes import have_rows
+from stanchion.stores.rules.lifecycle.weights import bytes_of
 from stanchion.stores.rules.partial_answers import ShardUnavailable
 from stanchion.tasks.execution import report, unstorable
 from stanchion.telemetry.counts import JobCounts
@@ -37,6 +41,9 @@ log = logging.getLogger("stanchion.worker")
 
 MOST = 1000
 """Outcomes per call of the store."""
+
+BYTES: Final = 4_000_000
+"""Bytes of chunks in one call beyond which no more outcomes are added."""
 
 LOAD_GROUP_MIN = 32
 """Outcomes in a group from which the worker counts as loaded, so that waiting for a larger group pays."""
@@ -84,6 +91,8 @@ class Finisher:
         """Stores outcomes that the store refused, while the others continue."""
         self._late_moved_at = 0.0
         self._last_error = ""
+        self.weighs = False
+        """The worker has claimed chunks, so that outcomes are weighed."""
         self.stored = 0
         """Jobs whose outcome the store has accepted or refused."""
         self._thread = threading.Thread(target=self._run, name="stanchion-finisher", daemon=True)
@@ -170,6 +179,11 @@ class Finisher:
             self._idle = False
             self._sign.clear()
         group = [pending.popleft() for _ in range(min(len(pending), MOST))]
+        if self.weighs:
+            weights = accumulate(bytes_of(outcome) for outcome, _, _ in group)
+            fitting = 1 + sum(weight < BYTES for weight in weights)
+            pending.extendleft(reversed(group[fitting:]))
+            del group[fitting:]
         self._taken += len(group)
         if set(map(type, map(_OUTCOME, group))) <= {Commit}:
             return group
@@ -213,8 +227,12 @@ class Finisher:
         outcome, job, _ = finished
         if outcome is None:
             return False
+        instead = unstorable(self._context, None if job is None else row_here(job), outcome, error)
+        told = error if isinstance(instead, Bury) else None
+        if job is not None and have_rows([outcome]):
+            instead = stored_outcome(job, instead)  # at the station that writes them, where it may have come in memory
         try:
-            self._settle_again([(unstorable(outcome, error), job, error)])
+            self._settle_again([(instead, job, told)])
         except Exception:
             return False  # the outcome is refused once more, and the job ended then
         return True

@@ -153,7 +153,7 @@ class Worker:
                 raise InvalidInput("this worker has been started before; make a new one")
             self._served = served_by(self._context, self._named, self._lanes)
             with suppress(StoreUnavailable, *(() if self._until_empty else (SchemaMismatch,))):
-                _ = self._context.store  # the first beat raises what is suppressed, and logs it
+                self._context.registry.prepare(self._context.store, self._served.names)  # beats say what is suppressed
             self._reporter = StatusReporter(
                 *(self._status, self._health_file, self._health_port, self._health_host, self._routes()),
                 {} if self._metrics_file is None else {self._metrics_file: lambda: self._sums().text()},

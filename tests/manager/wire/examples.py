@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stanchion.core.values.framing import chunk_with
 from stanchion.stores.records.jobs import Lease
-from stanchion.stores.records.outcomes import Pass
+from stanchion.stores.records.outcomes import Commit, Pass
 from stanchion.stores.records.query import Page
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.wire import jobs, outcomes, store, values
@@ -60,9 +60,9 @@ def records(kind: type) -> st.SearchStrategy[Any]:
     """Return all records of a type."""
     codec = codecs()[kind]
     given = {
-        name: st.just(()) if kind is Page and name == "rows" else _values(hint, codec, name)
+        name: st.just(()) if name == "rows" and kind in (Page, Commit) else _values(hint, codec, name)
         for name, hint in get_type_hints(kind).items()
-        if name in codec.by_name or hint is Lease
+        if name in codec.by_name or hint is Lease or kind is Commit
     }
     made = st.builds(kind, **given)
     return made.map(under_one_lease) if kind is Pass else made

@@ -159,6 +159,7 @@ EXAMPLES: dict[str, list[tuple[dict[str, Any], Any]]] = {
             True,
         ),
         ({"publication": Publication("w")}, False),
+        ({"publication": Publication("w", finish=Finish("q", "t", 3, (DIVIDED, Rollback(LEASE, 1.5, "e"))))}, True),
     ],
     "unstage": [({"write": "w"}, None)],
     "compare_and_set": [

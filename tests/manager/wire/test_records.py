@@ -17,7 +17,15 @@ import stanchion.stores.records as package
 from stanchion.core.values.framing import chunk_with
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import JobRow, Lease, NewJob
-from stanchion.stores.records.outcomes import Bury, Commit
+from stanchion.stores.records.outcomes import (
+    Bury,
+    Commit,
+    Pass,
+    Passage,
+    ResultTable,
+    TableColumn,
+    TableRows,
+)
 from stanchion.stores.records.prepared import PlainColumns, Prepared
 from stanchion.stores.records.query import Page
 from stanchion.stores.wakeup.signs import Signs
@@ -109,7 +117,7 @@ def test_a_pass_without_an_end_is_refused() -> None:
 
 
 def test_each_record_has_a_codec() -> None:
-    """A new record, or a new field of one, has to be added to the protocol; prepared jobs don't go through managers."""
+    """A new record or field has to be added to the protocol; prepared jobs and rows don't go through managers."""
     found = set()
     for module in pkgutil.iter_modules(package.__path__):
         of = import_module(f"{package.__name__}.{module.name}")
@@ -118,10 +126,19 @@ def test_each_record_has_a_codec() -> None:
             for _, kind in inspect.getmembers(of, inspect.isclass)
             if kind.__module__ == of.__name__ and (is_dataclass(kind) or hasattr(kind, "_fields"))
         }
-    assert found - {Page, PlainColumns, Prepared} == CODECS.keys() - {Refused, Elsewhere}
+    elsewhere = {Page, PlainColumns, Prepared, ResultTable, TableColumn, TableRows}
+    assert found - elsewhere == CODECS.keys() - {Refused, Elsewhere}
     for kind, codec in CODECS.items():
         names_of = [one.name for one in fields(kind)] if is_dataclass(kind) else kind._fields  # type: ignore[attr-defined]
-        assert [*codec.by_name] == [*names_of[kind in OUTCOMES :]]
+        assert [*codec.by_name] == [name for name in names_of[kind in OUTCOMES :] if (kind, name) != (Commit, "rows")]
+
+
+def test_rows_are_refused_rather_than_lost() -> None:
+    table = ResultTable("days", (TableColumn("n", "bigint"),))
+    end = Commit(Lease("q", "1", "t"), rows=(TableRows(table, ((1,),)),))
+    for outcome in (end, Pass(end.lease, (Passage("r"),), end)):
+        with pytest.raises(InvalidInput, match="does not carry all of this Commit"):
+            outcomes.to_message(outcome)
 
 
 def test_a_field_that_the_protocol_lacks_is_refused() -> None:
@@ -161,6 +178,8 @@ def test_absent_fields(kind: type) -> None:
         defaults = {one.name: one.default for one in fields(kind) if one.default is not MISSING}
     assert {name: value for name, value in defaults.items() if value} == MEANINGS.get(kind.__name__, {})
     for name, value in defaults.items():
+        if (kind, name) == (Commit, "rows"):
+            continue
         carried = codec.message.DESCRIPTOR.fields_by_name[codec.by_name[name][0]]
         enum = carried.enum_type is not None
         assert carried.has_presence == (not carried.is_repeated and not enum and (value is None or bool(value))), name

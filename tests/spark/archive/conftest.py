@@ -4,11 +4,13 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from stanchion import Stanchion
+from stanchion.core.chunks.chunk import Chunk
 from stanchion.spark.archiving.files import End
 from stanchion.spark.archiving.table import existing_archive
 from stanchion.stores.protocol import Store, pages
@@ -19,8 +21,13 @@ FINAL = (JobState.DONE, JobState.DONE, JobState.DONE, JobState.DEAD, JobState.CA
 DAY = 86_400
 
 
-def finished(app: Stanchion, count: int, queue: str = "orders", days: float = 3, seed: int = 7) -> list[JobRow]:
-    """Adopt jobs that finished over the last `days`, from two hours ago back; return them."""
+def finished(
+    app: Stanchion, count: int, queue: str = "orders", days: float = 3, seed: int = 7, *, chunks: bool = False
+) -> list[JobRow]:
+    """Adopt jobs that finished over the last `days`, from two hours ago back; return them.
+
+    `chunks`: a tenth of them carry chunks, of which one in five is divided.
+    """
     from stanchion.core.ids import new_ids
 
     chance, now = random.Random(seed), app.store.now()
@@ -46,9 +53,20 @@ def finished(app: Stanchion, count: int, queue: str = "orders", days: float = 3,
                 result=str(number),
             )
         )
+        if chunks and number % 10 == 3:
+            rows[-1] = with_items(rows[-1], [{"n": number, "place": place} for place in range(2 + number % 7)])
+            rows[-1] = rows[-1]._replace(items=0, result=None) if number % 50 == 13 else rows[-1]
     for first in range(0, count, 1000):
         assert all(app.store.adopt(rows[first : first + 1000]))
     return rows
+
+
+def with_items(row: JobRow, items: list[Any]) -> JobRow:
+    """Return a finished job that carries these items, each of which has a result."""
+    results = [[number, "result"] for number in range(len(items))]
+    return row._replace(
+        payload=Chunk.of(items).encoded(), items=len(items), result=Chunk.of(results, "result").encoded()
+    )
 
 
 def ends(rows: list[JobRow]) -> Counter[End]:
@@ -57,9 +75,20 @@ def ends(rows: list[JobRow]) -> Counter[End]:
 
 
 def archived(folder: Path) -> Counter[End]:
-    """Return the finishes in an archive, as any reader of Delta sees them."""
-    table = pa.table(existing_archive(folder)._delta.to_pyarrow_table(columns=["id", "finished_at"]))
-    return Counter(zip(table["id"].to_pylist(), table["finished_at"].cast(pa.int64()).to_pylist(), strict=True))
+    """Return the finishes in an archive, as any reader of Delta sees them; each has all of its items once."""
+    columns = ["id", "finished_at", "item", "items"]
+    table = pa.table(existing_archive(folder)._delta.to_pyarrow_table(columns=columns))
+    moments = table["finished_at"].cast(pa.int64()).to_pylist()
+    found: dict[End, list[int | None]] = {}
+    items: dict[End, int | None] = {}
+    for job_id, moment, place, count in zip(table["id"].to_pylist(), moments, *table.columns[2:], strict=True):
+        found.setdefault((job_id, moment), []).append(place.as_py())
+        items[job_id, moment] = count.as_py()
+    for end, places in found.items():
+        whole = range(items[end] or 1)
+        assert set(places) == ({*whole} if items[end] else {None})
+        assert len(places) % len(whole) == 0
+    return Counter({end: len(places) // (items[end] or 1) for end, places in found.items()})
 
 
 def left(store: Store) -> list[JobRow]:

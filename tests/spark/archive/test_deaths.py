@@ -62,7 +62,7 @@ MOMENTS = [(step, calls) for step in STEPS for calls in (1, 2) if (step, calls) 
 def test_each_finish_is_archived_once(
     app: Stanchion, folder: Path, monkeypatch: pytest.MonkeyPatch, step: str, calls: int, before: bool
 ) -> None:
-    rows = finished(app, ROWS, days=1.2)
+    rows = finished(app, ROWS, days=1.2, chunks=True)
     with monkeypatch.context() as patched:
         patched.setattr(run, "BATCH", 1000)
         patched.setattr(parts, "PURGED_AT_ONCE", 400)
@@ -129,7 +129,7 @@ def test_killed_at_random(request: pytest.FixtureRequest, tmp_path: Path, folder
     url = f"sqlite:///{tmp_path}/jobs.db" if address == "sqlite" else request.getfixturevalue(address)
     app = Stanchion(url)
     app.setup()
-    rows = finished(app, 12_000)
+    rows = finished(app, 12_000, chunks=True)
     killed_at_random(url, folder, seed=11, longest=1.5)
     there = archived(folder) if (folder / "_delta_log").exists() else ends([])
     assert set(there.values()) <= {1}
@@ -147,7 +147,7 @@ def test_other_stores(
 ) -> None:
     app = Stanchion(request.getfixturevalue(address))
     app.setup()
-    rows = finished(app, 3_000)
+    rows = finished(app, 3_000, chunks=True)
     monkeypatch.setattr(run, "BATCH", 2_000)
     with monkeypatch.context() as patched:
         patched.setattr(app.store, "delete", dying(2, app.store.delete, before=True))

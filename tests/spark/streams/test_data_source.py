@@ -30,7 +30,7 @@ Rows = list[dict[str, Any]]
 T = TypeVar("T")
 
 READ = StructType().add("id", "string").add("payload", "string")
-KINDS = {"delay": "double", "priority": "integer"}
+KINDS = {"delay": "double", "priority": "integer", "item": "integer"}
 
 
 def schema_of(*names: str) -> StructType:
@@ -50,11 +50,12 @@ class Query:
     """A streaming query: what comes out of `transform` is written, each batch of it by two tasks."""
 
     runs = 0
+    reads = READ
 
     def __init__(self, url: str, transform: Callable[[Rows], Rows], *columns: str, **options: str) -> None:
         self.url, self.transform, self.columns, self.options = url, transform, columns, options
         Query.runs += 1
-        reader = stream_reader({"url": url, "queue": "raw", "stream": "etl", "partitions": "2"}, READ)
+        reader = stream_reader({"url": url, "queue": "raw", "stream": "etl", "partitions": "2"}, self.reads)
         self.reader = sent(reader)
 
     def run(self, limit: int = 1000) -> None:

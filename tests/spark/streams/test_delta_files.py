@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("deltalake")
 
-from stanchion.spark.datasource.delta.files import DeltaFiles
-from stanchion.spark.datasource.delta.table import DeltaTarget, Once
+from stanchion.lake.delta import DeltaTarget, Once
+from stanchion.lake.files import DeltaFiles
 
 NOON = datetime(2031, 5, 1, 12, tzinfo=UTC)
 COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {

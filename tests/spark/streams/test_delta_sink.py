@@ -20,11 +20,11 @@ from pyspark.sql.types import StructType
 
 from stanchion import InvalidInput, Stanchion
 from stanchion.core.spark_errors import LeasesLost, StreamTaken, TableRefused
+from stanchion.lake import delta as delta_table
+from stanchion.lake.delta import OpenTable
+from stanchion.lake.files import DeltaFiles
 from stanchion.spark.datasource.delta import sink as delta_sink
-from stanchion.spark.datasource.delta import table as delta_table
-from stanchion.spark.datasource.delta.files import DeltaFiles
 from stanchion.spark.datasource.delta.sink import DeltaSink
-from stanchion.spark.datasource.delta.table import OpenTable
 from stanchion.spark.datasource.reading import stream_read
 from stanchion.spark.datasource.reading.stream_read import StreamReader, stream_reader
 from stanchion.spark.datasource.writing.stream_write import stream_writer

@@ -26,6 +26,7 @@ from stanchion_conformance.jobs.hiding import TestHiding
 from stanchion_conformance.jobs.history import TestHistory, TestPurge
 from stanchion_conformance.jobs.holders import TestHolders, TestLeaseOfAHolder, TestListOfHolders
 from stanchion_conformance.jobs.kept_models import TestKeptDataclasses, TestKeptModels, TestKeptResults, echo, p
+from stanchion_conformance.jobs.kept_payloads import TestKeptPayloads
 from stanchion_conformance.jobs.leases import TestFencing, TestLease, TestRepeatedClaim, TestRepeatedOutcome
 from stanchion_conformance.jobs.letters_found import TestAreNoWork, TestFoundByTheQueueWhereTheyDied
 from stanchion_conformance.jobs.lost_claims import TestAfterTheBlock, TestLostClaims, TestSuspended
@@ -47,6 +48,7 @@ from stanchion_conformance.jobs.peeking import TestClear, TestPeek
 from stanchion_conformance.jobs.pushing import TestLargeBatches, TestPop, TestPush, TestRepeats, TestUniqueKeys
 from stanchion_conformance.jobs.ranks import TestHeads, TestMinRank
 from stanchion_conformance.jobs.renewals import TestProgress, TestRenewals
+from stanchion_conformance.jobs.result_tables import TestNoTables, TestRefusedRows, TestResultTables
 from stanchion_conformance.jobs.retention import TestHistoryByOutcome, TestHistoryMax
 from stanchion_conformance.jobs.retrying import TestRetryByError
 from stanchion_conformance.jobs.scheduling import TestAWrongClockOfTheClient, TestDue, TestNextDue, wrong_clock
@@ -116,6 +118,7 @@ __all__ = [
     "TestJoining",
     "TestKeptDataclasses",
     "TestKeptModels",
+    "TestKeptPayloads",
     "TestKeptResults",
     "TestLargeBatches",
     "TestLease",
@@ -130,6 +133,7 @@ __all__ = [
     "TestMovesAtOnce",
     "TestNextDue",
     "TestNoMembersOfAFlow",
+    "TestNoTables",
     "TestNonsense",
     "TestOneAtATime",
     "TestOneWins",
@@ -146,6 +150,7 @@ __all__ = [
     "TestPush",
     "TestPutOff",
     "TestRefusedAtTheDoor",
+    "TestRefusedRows",
     "TestRefusing",
     "TestRenewals",
     "TestRepeatedClaim",
@@ -153,6 +158,7 @@ __all__ = [
     "TestRepeats",
     "TestReplayOfWhatHasChanged",
     "TestReservationsOfOthers",
+    "TestResultTables",
     "TestRetryByError",
     "TestRollback",
     "TestSettle",

@@ -19,8 +19,23 @@ from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, wor
 from stanchion_conformance.jobs.chunk_contents import chunk, counted, reserved, settle
 
 
+def chunks_in(store: Store, *queues: str) -> list[int]:
+    """Return how many live chunks these queues have."""
+    found = store.stats(queues, ["chunks"])
+    return [found[queue].chunks for queue in queues]
+
+
 class TestItemsAreCounted:
     """The counts of queues count items."""
+
+    def test_live_chunks(self, store: Store) -> None:
+        store.push([chunk(3), new_job(), chunk(5), chunk(2, queue="other"), chunk(4, lane=2)])
+        assert chunks_in(store, QUEUE, "other", "none") == [3, 1, 0]
+        (row,) = claim(store)
+        assert chunks_in(store, QUEUE) == [3]
+        settle(store, Commit(row.lease))
+        assert chunks_in(store, QUEUE) == [2]
+        assert store.stats([QUEUE], ["chunks"])[QUEUE] == QueueStats(chunks=2)
 
     def test_pushed_and_reserved(self, store: Store) -> None:
         store.push([chunk(3), new_job(), chunk(5)])

@@ -227,6 +227,13 @@ class TestWhatWasTakenForSomethingElse:
             with pytest.raises(InvalidInput, match="is not the id of a job; pass"):
                 act(job_id)
 
+    def test_the_name_of_an_item(self, app: Stanchion, q: Queue) -> None:
+        job = q.push({})
+        for act in (app.cancel, app.retry_job):
+            with pytest.raises(InvalidInput, match=f"item 17 is one of those that job {job.id} carries"):
+                act(f"{job.id}/17")
+        assert app.cancel(job.id) is JobState.CANCELLED
+
     def test_text_with_nul(self, q: Queue) -> None:
         q.push("payload")
         with pytest.raises(InvalidInput, match="without NUL"):

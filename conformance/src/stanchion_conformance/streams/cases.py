@@ -15,12 +15,17 @@ from stanchion_conformance.streams.expectations import (
     expecting,
 )
 from stanchion_conformance.streams.holding import TestHeartbeats, TestHeldBatches
+from stanchion_conformance.streams.kept_arrivals import TestKeptArrivals, kept
 from stanchion_conformance.streams.outputs import TestOutputsByKey, bills
 from stanchion_conformance.streams.pipelines import TestForks, TestLoops, TestStations, TestWhatGoesAlong, etl
 from stanchion_conformance.streams.pipelines_failing import TestFailuresOfStations
 from stanchion_conformance.streams.pipelines_known import TestKnownPipelines
 from stanchion_conformance.streams.prepared import TestPreparedJobs
-from stanchion_conformance.streams.publishing import TestPublishingWithAValue, TestPublishingWithFinish
+from stanchion_conformance.streams.publishing import (
+    TestPublishingWithAValue,
+    TestPublishingWithEnds,
+    TestPublishingWithFinish,
+)
 from stanchion_conformance.streams.replays import TestFindItems, TestReplayOfItems, trips
 from stanchion_conformance.streams.replays_later import (
     TestReplayAfterAChange,
@@ -29,6 +34,7 @@ from stanchion_conformance.streams.replays_later import (
     TestReplayOfEncryptedItems,
     TestReplayOfMovedItems,
 )
+from stanchion_conformance.streams.replays_of_chunks import TestBackfillOfChunks, TestReplayOfChunks, flights
 from stanchion_conformance.streams.replays_once import TestReplaysOfOthers, TestReplaysOnce, lines
 from stanchion_conformance.streams.reserved_jobs import TestReserve, TestReservedJobs
 from stanchion_conformance.streams.scanning import TestConditions, TestScan
@@ -41,13 +47,17 @@ from stanchion_conformance.streams.stream_deaths import (
 )
 from stanchion_conformance.streams.stream_driver import mode
 from stanchion_conformance.streams.stream_failures import TestInnocentJobs, TestPoison, TestStoppedStreams
+from stanchion_conformance.streams.stream_items import TestBacklogOfItems, TestBatchesOfItems
 from stanchion_conformance.streams.stream_states import TestQueriesWithState, sink
 from stanchion_conformance.streams.stream_times import TestTimesOfStreams
 from stanchion_conformance.streams.streams import TestOperatingStreams, TestRefusedPositions, TestStreams
 
 __all__ = [
+    "TestBackfillOfChunks",
     "TestBackfills",
     "TestBackfillsOnce",
+    "TestBacklogOfItems",
+    "TestBatchesOfItems",
     "TestClaimsAhead",
     "TestConditions",
     "TestCountsOfExpectations",
@@ -60,6 +70,7 @@ __all__ = [
     "TestHeartbeats",
     "TestHeldBatches",
     "TestInnocentJobs",
+    "TestKeptArrivals",
     "TestKnownPipelines",
     "TestLongHistory",
     "TestLoops",
@@ -71,12 +82,14 @@ __all__ = [
     "TestPublishedAhead",
     "TestPublishing",
     "TestPublishingWithAValue",
+    "TestPublishingWithEnds",
     "TestPublishingWithFinish",
     "TestQueriesWithState",
     "TestRefusedPositions",
     "TestReplayAfterAChange",
     "TestReplayInAFlow",
     "TestReplayInAnotherStore",
+    "TestReplayOfChunks",
     "TestReplayOfEncryptedItems",
     "TestReplayOfItems",
     "TestReplayOfMovedItems",
@@ -97,6 +110,8 @@ __all__ = [
     "eager",
     "etl",
     "expecting",
+    "flights",
+    "kept",
     "lines",
     "mode",
     "rides",

@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 
 from stanchion.core.spark_errors import LeasesLost, StagedJobsLost
+from stanchion.core.values.framing import chunk_with
 from stanchion.errors import CannotJoin
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.jobs import JobState, Lease
-from stanchion.stores.records.outcomes import Rollback
+from stanchion.stores.records.jobs import JobState, Lease, NewJob
+from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Rollback, Tally
 from stanchion.stores.records.queues import Counts
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange, VersionedValue
 from stanchion.stores.rules.capacity.limits import Limits, limits_text
-from stanchion_conformance.harness import QUEUE, counts_of, ids_reserved, row_of, sizes_of, state
+from stanchion_conformance.harness import QUEUE, claim, counts_of, ids_reserved, new_job, row_of, sizes_of, state
+from stanchion_conformance.jobs.chunk_contents import chunk
 from stanchion_conformance.streams.reserved_jobs import OUT, TOKEN, filled, reserve
 from stanchion_conformance.streams.staging import WRITE, outputs, staged
 
@@ -143,3 +145,66 @@ class TestPublishingWithFinish:
         assert store.values("stream") == []
         assert store.publish(publication._replace(finish=Finish(QUEUE, TOKEN, 2)))
         assert (sizes_of(store, OUT).ready, counts_of(store, QUEUE).committed) == (5, 2)
+
+
+class TestPublishingWithEnds:
+    """Finishing what is reserved, where the items of some chunks end differently."""
+
+    VALUE = ValueChange("stream", "s", "acked 1", 0)
+
+    def divided(self, store: Store) -> tuple[Finish, list[NewJob], NewJob]:
+        """Reserve two chunks and a single job; return how they end: one of the chunks has a failed item."""
+        jobs = [chunk(4), chunk(2), new_job("1")]
+        store.push(jobs)
+        assert reserve(store) == 3
+        retry = new_job('"failed"', attempts=1, errors='[{"error":"E"}]', origin=jobs[0].id)
+        tallies = Tally(QUEUE, "committed", 3), Tally(QUEUE, "rolled_back", 1), Tally(QUEUE, "pushed", -1)
+        rest = chunk_with(3, b"rest")
+        end = Commit(Lease(QUEUE, jobs[0].id, TOKEN), payload=rest, jobs=(retry,), tallies=tallies)
+        return Finish(QUEUE, TOKEN, 3, (end,)), jobs, retry
+
+    def test_divides_a_chunk(self, store: Store) -> None:
+        finish, jobs, retry = self.divided(store)
+        publication = Publication(WRITE, value=self.VALUE, finish=finish)
+        assert store.publish(publication)
+        assert not store.publish(publication)
+        done = [row_of(store, job.id) for job in jobs]
+        assert [(row.state, row.items) for row in done] == [("done", 3), ("done", 2), ("done", None)]
+        assert done[0].payload == chunk_with(3, b"rest")
+        (again,) = claim(store, 5)
+        assert (again.id, again.attempts, again.errors) == (retry.id, 2, '[{"error":"E"}]')
+        counts = counts_of(store, QUEUE)
+        assert (counts.pushed, counts.committed, counts.rolled_back) == (7, 6, 1)
+
+    def test_with_new_jobs_in_one_step(self, store: Store) -> None:
+        finish, _, retry = self.divided(store)
+        publication = staged(store, outputs(5))._replace(value=self.VALUE, finish=finish)
+        if not store.capabilities.atomic_batches:
+            with pytest.raises(CannotJoin):
+                store.publish(publication)
+            return
+        assert store.publish(publication)
+        assert (sizes_of(store, OUT).ready, [row.id for row in claim(store, 5)]) == (5, [retry.id])
+
+    def test_ends_jobs_in_any_way(self, store: Store) -> None:
+        store.configure(QUEUE, {"dead_letter": "dead"})
+        ids = filled(store, 4)
+        reserve(store)
+        leases = [Lease(QUEUE, one, TOKEN) for one in ids]
+        ends = Bury(leases[0], "no"), Rollback(leases[1], 60.0, "later"), Abandon(leases[2], "not needed")
+        assert store.publish(Publication(WRITE, finish=Finish(QUEUE, TOKEN, 4, ends)))
+        assert [state(store, one) for one in ids] == [
+            JobState.DEAD,
+            JobState.SCHEDULED,
+            JobState.CANCELLED,
+            JobState.DONE,
+        ]
+
+    def test_not_of_a_job_that_is_reserved_no_longer(self, store: Store) -> None:
+        finish, jobs, retry = self.divided(store)
+        store.settle([Rollback(Lease(QUEUE, jobs[0].id, TOKEN), 60.0)])
+        for number in (2, 3):
+            with pytest.raises(LeasesLost):
+                store.publish(Publication(WRITE, value=self.VALUE, finish=finish._replace(jobs=number)))
+        assert store.values("stream") == []
+        assert (store.fetch([retry.id]), sizes_of(store, QUEUE).running) == ({}, 2)

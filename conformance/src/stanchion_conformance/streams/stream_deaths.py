@@ -72,7 +72,7 @@ class TestDeathAtEachStep:
         driver = Driver(mortal, log, "move")
         start = driver.source.initial()
         state = known(store, NAME)
-        mortal._dies_at = mortal.calls + 2  # the value is read, the jobs are claimed
+        mortal._dies_at = mortal.calls + 3  # the value is read, the next jobs are seen and claimed
         with pytest.raises(Died):
             driver.source.latest(start, 2)
         assert len(ids_reserved(store, SOURCE, state.next_token)) == 2

@@ -108,7 +108,7 @@ class QueueSchemas:
         """
         for queue, one in settings.items():
             if one.schema_after is not None and (known := self.in_force(store, queue)) is not None:
-                self._check(store, queue, known, _payloads(codec, queue, jobs))
+                self._check(store, queue, known, _payloads(codec, queue, known.schema, jobs))
 
     def in_force(self, store: Store, queue: str, *, fresh: bool = False) -> InForce | None:
         """Return the schema of a queue; None if it has none that this release knows."""
@@ -138,22 +138,32 @@ class QueueSchemas:
             raise PayloadMisfit(queue, fresh.schema.version, misfit.path, misfit.reason, row)
 
 
-def _payloads(codec: Codec, queue: str, jobs: Sequence[NewJob]) -> list[str | None]:
-    """Return the JSON of the payloads, of chunks that of each item; None for jobs of other queues, and for calls."""
+def _payloads(codec: Codec, queue: str, schema: Schema, jobs: Sequence[NewJob]) -> list[str | None]:
+    """Return the JSON of the payloads, of chunks that of each item.
+
+    It is None for jobs of other queues, for calls, and for the items of chunks whose columns all fit.
+    """
     texts: list[str | None] = []
     for job in jobs:
         if isinstance(job.payload, bytes):
-            texts += _items_in(codec, job.payload) if job.queue == queue else [None]
+            texts += _items_in(codec, schema, job.payload) if job.queue == queue else [None]
         else:
             texts.append(codec.opened(job.payload) if job.queue == queue and job.task is None else None)
     return texts
 
 
-def _items_in(codec: Codec, chunk: bytes) -> list[str]:
+def _items_in(codec: Codec, schema: Schema, chunk: bytes) -> Sequence[str | None]:
     from stanchion.core.chunks.stored import opened
 
     items = opened(codec, chunk)
-    return [items.text(index) for index in range(len(items))]
+    table = items.columns()
+    if table is not None:
+        from stanchion.schemas.typed_columns import structs_of_columns
+
+        if structs_of_columns(schema.struct, table) is not None:
+            return [None] * len(items)
+    texts: list[str] = items.texts().to_pylist()
+    return texts
 
 
 def _misfit(known: InForce, payloads: Sequence[str | None]) -> tuple[int, Misfit] | None:

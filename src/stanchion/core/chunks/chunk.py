@@ -57,6 +57,13 @@ class Chunk(Sequence[object]):
         return map(cls._with, contents_of_table(table, size))
 
     @classmethod
+    def of_documents(cls, documents: pa.Array) -> Chunk:
+        """Return the chunk of items that are given as their compact JSON, texts of pyarrow."""
+        from stanchion.core.chunks.content import content_of_documents
+
+        return cls._with(content_of_documents(documents))
+
+    @classmethod
     def decoded(cls, chunk: bytes) -> Chunk:
         """Return the chunk that `encoded` has made bytes of. Its content is decoded later, and may raise NotAChunk."""
         return cls(items_in(chunk) or 0, encoded=chunk)
@@ -109,6 +116,14 @@ class Chunk(Sequence[object]):
     def text(self, index: int) -> str:
         """Return the JSON of an item: what is stored in place of a chunk of one."""
         return self.content().text_at(range(self._size)[index])
+
+    def columns(self) -> pa.Table | None:
+        """Return the typed columns with a value for each item; None if the items are stored as JSON."""
+        return self.content().columns()
+
+    def texts(self) -> pa.Array:
+        """Return the JSON of all items, as texts of pyarrow."""
+        return self.content().texts()
 
     @property
     def root(self) -> str | None:

@@ -106,20 +106,20 @@ def _filled(rows: int, names: Sequence[str], columns: Sequence[pa.Array]) -> lis
     """Return objects with these fields. Filling them by columns takes half the time of Arrow's `to_pylist`."""
     objects: list[dict[str, object]] = [{} for _ in range(rows)]
     for name, column in zip(names, columns, strict=True):
-        for one, value in zip(objects, _listed(column), strict=True):
+        for one, value in zip(objects, listed(column), strict=True):
             one[name] = value
     return objects
 
 
-def _listed(column: pa.Array) -> list[object]:
-    """Return the values of a column; those of nested ones are made by their parts, as Arrow makes each one singly."""
+def listed(column: pa.Array) -> list[object]:
+    """Return the values of a column; nested ones are made by their parts, as Arrow makes each value singly."""
     kind = column.type
     if isinstance(column, pa.ChunkedArray) and pa.types.is_nested(kind):
-        return [value for piece in column.chunks for value in _listed(piece)]
+        return [value for piece in column.chunks for value in listed(piece)]
     if pa.types.is_struct(kind):
         values: list[object] = [*_filled(len(column), [field.name for field in kind], column.flatten())]
     elif pa.types.is_list(kind):
-        elements, lengths = _listed(column.flatten()), pc.fill_null(pc.list_value_length(column), 0).to_pylist()
+        elements, lengths = listed(column.flatten()), pc.fill_null(pc.list_value_length(column), 0).to_pylist()
         values = [elements[end - length : end] for end, length in zip(accumulate(lengths), lengths, strict=True)]
     else:
         found: list[object] = column.to_pylist()

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from stanchion.core.chunks.arrow import pa, pc
+from stanchion.core.chunks.arrow import counting, pa, pc
 from stanchion.core.chunks.columns import REFUSED, columns_of, objects_of
+from stanchion.core.chunks.documents import NAME as DOCUMENT
 from stanchion.core.chunks.documents import document_at, documents_of, items_of
 from stanchion.core.chunks.frames import Frame, Rows, pieces, plain_rows
+from stanchion.core.chunks.texts import longest_of, texts_of
 from stanchion.core.values.codec import Codec
 from stanchion.core.values.plain import ToPlain, plain_model
 from stanchion.errors import InvalidInput
@@ -43,7 +45,7 @@ class Content(NamedTuple):
         """Return the content of neighbouring items, without copying it."""
         number = max(stop - start, 0)
         if self.positions is None:
-            positions = pa.array(range(start, start + number), pa.int32()) if start else None
+            positions = counting(start, start + number) if start else None
         else:
             positions = self.positions.slice(start, number)
         return Content(self.form, self.table.slice(start, number), self.root, positions)
@@ -60,6 +62,20 @@ class Content(NamedTuple):
             return document_at(self.table, index)
         return Codec().plain(self.part(index, index + 1).items()[0], "payload")
 
+    def longest(self, most: int) -> int:
+        """Return the bytes of the longest JSON of an item; a greater number may stand for it, up to `most`."""
+        if self.form is Form.COLUMNS and (bound := longest_of(self.table)) is not None and bound <= most:
+            return bound
+        return pc.max(pc.binary_length(self.texts())).as_py() or 0
+
+    def columns(self) -> pa.Table | None:
+        """Return the typed columns; None if there are none."""
+        return self.table if self.form is Form.COLUMNS else None
+
+    def texts(self) -> pa.Array:
+        """Return the JSON of each item."""
+        return self.table.column(0).combine_chunks() if self.form is Form.JSON else texts_of(self.table)
+
     def named(self, root: str | None, positions: Indices | None) -> Content:
         """Return the same items under other names."""
         if positions is None:
@@ -70,7 +86,7 @@ class Content(NamedTuple):
 
     def all_positions(self) -> pa.Array:
         """Return the positions of all items, as integers of 32 bits."""
-        return pa.array(range(self.table.num_rows), pa.int32()) if self.positions is None else self.positions
+        return counting(0, self.table.num_rows) if self.positions is None else self.positions
 
     def as_table(self) -> pa.Table:
         """Return the items as a table: fields that an item lacks are null. Raises InvalidInput if they fit no table."""
@@ -105,6 +121,11 @@ def content_of_table(table: Frame) -> Content:
     return _content_of_rows(plain_rows(table))
 
 
+def content_of_documents(documents: pa.Array) -> Content:
+    """Return the content of items that are given as their compact JSON."""
+    return Content(Form.JSON, pa.table({DOCUMENT: documents}))
+
+
 def contents_of_table(table: Frame, size: int) -> Iterator[Content]:
     """Yield the rows of a table in contents of at most `size` items. Raises InvalidInput if JSON can't hold a value."""
     yield from map(_content_of_rows, pieces(table, size))
@@ -137,6 +158,8 @@ def _concatenated(tables: Sequence[pa.Table]) -> pa.Table | None:
     names = {*tables[0].schema.names}
     if any({*table.schema.names} != names for table in tables):
         return None
+    if any(len({table.schema.field(name).type for table in tables} - {pa.null()}) > 1 for name in names):
+        return None  # structs of other fields would be merged
     try:
         return pa.concat_tables(tables, promote_options="default")
     except pa.ArrowException:

@@ -8,7 +8,7 @@ from itertools import islice
 from stanchion.core.checks import whole
 from stanchion.core.chunks.chunk import Chunk
 from stanchion.core.chunks.frame_types import is_table
-from stanchion.core.values.codec import size_of, too_large
+from stanchion.core.values.codec import too_large
 from stanchion.core.values.plain import ToPlain, plain_model
 from stanchion.errors import InvalidInput
 
@@ -21,7 +21,7 @@ def cut(
     A chunk of one is to be stored as its item: `Chunk.text`. Input is read, and checked, as the chunks are asked for.
     Raises InvalidInput for an item that JSON can't hold, or that takes more than `max_bytes` by itself.
     """
-    return _checked(_of_size(given, whole(size, "size"), what, to_plain), max_bytes, what)
+    return fitting_each(of_size(given, size, what, to_plain), max_bytes, what)
 
 
 def fitting(chunk: Chunk, max_bytes: int) -> Iterator[Chunk]:
@@ -37,15 +37,17 @@ def fitting(chunk: Chunk, max_bytes: int) -> Iterator[Chunk]:
         yield from fitting(part if part.root is not None else part.named(None), max_bytes)
 
 
-def _checked(chunks: Iterable[Chunk], max_bytes: int, what: str) -> Iterator[Chunk]:
+def fitting_each(chunks: Iterable[Chunk], max_bytes: int, what: str) -> Iterator[Chunk]:
+    """Yield chunks as `fitting` does. Raises InvalidInput for an item that takes more than `max_bytes` by itself."""
     for chunk in chunks:
-        for part in fitting(chunk, max_bytes):
-            if len(part) == 1 and (found := size_of(part.text(0))) > max_bytes:
-                raise too_large(found, max_bytes, what)
-            yield part
+        if (found := chunk.content().longest(max_bytes)) > max_bytes:
+            raise too_large(found, max_bytes, what)
+        yield from fitting(chunk, max_bytes)
 
 
-def _of_size(given: object, size: int, what: str, to_plain: ToPlain) -> Iterator[Chunk]:
+def of_size(given: object, size: int, what: str, to_plain: ToPlain) -> Iterator[Chunk]:
+    """Return the items of an iterable, or the rows of a table, in chunks of at most `size` items, as `cut` does."""
+    whole(size, "size")
     if is_table(given):
         return Chunk.of_rows(given, size)
     if isinstance(given, str | bytes | dict) or not isinstance(given, Iterable):

@@ -23,6 +23,7 @@ PLAIN_PAINT = Paint("#fff", "#8a97a8", "#1c2430")
 PAINTS = {
     "end": Paint("#eef7f0", "#3f9a5f", "#183022"),
     "spark": Paint("#fdf3e6", "#d98a2b", "#38290f"),
+    "table": Paint("#eaf1fb", "#3b78c4", "#16263c"),
     "done": Paint("#eef7f0", "#3f9a5f", "#183022"),
     "running": Paint("#eaf1fb", "#3b78c4", "#16263c"),
     "dead": Paint("#fbecec", "#c24b4b", "#3a1a1a"),

@@ -143,10 +143,9 @@ class Codec:
 
     def opened_chunk(self, stored: bytes) -> bytes:
         """Return a chunk from its stored form."""
-        body = body_of(stored)
-        if body[: len(_SEALED)] != _SEALED.encode():
+        if not is_sealed_chunk(stored):
             return stored
-        return chunk_with(items_in(stored) or 0, self._decrypted(bytes(body[len(_SEALED) :])))
+        return chunk_with(items_in(stored) or 0, self._decrypted(bytes(body_of(stored)[len(_SEALED) :])))
 
     @property
     def has_keys(self) -> bool:
@@ -192,6 +191,11 @@ def too_large(size: int, most: int, what: str) -> InvalidInput:
 def is_sealed(text: str) -> bool:
     """Return whether a stored text is encrypted."""
     return text.startswith(_SEALED)
+
+
+def is_sealed_chunk(stored: bytes) -> bool:
+    """Return whether a stored chunk is encrypted."""
+    return body_of(stored)[: len(_SEALED)] == _SEALED.encode()
 
 
 def size_of(text: str) -> int:

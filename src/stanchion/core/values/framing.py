@@ -6,8 +6,9 @@ is what `content` encodes, or that encrypted.
 
 from __future__ import annotations
 
-from binascii import a2b_base64, b2a_base64
-from typing import Final
+from collections.abc import Callable
+from functools import cache
+from typing import Final, NamedTuple
 
 Content = str | bytes
 """A payload or a result as stored: text, or the bytes of a chunk."""
@@ -38,9 +39,28 @@ MARK: Final = "~"
 """Begins a chunk as text. No JSON and no encrypted text begins like this."""
 
 
+class _Base64(NamedTuple):
+    encoded: Callable[[bytes], str]
+    decoded: Callable[[str], bytes]
+
+
+@cache
+def _base64() -> _Base64:
+    """Return the faster of two codecs: PyBase64 takes a twentieth of the time, and comes with the extra `chunks`."""
+    try:
+        import pybase64
+    except ImportError:
+        from binascii import a2b_base64, b2a_base64
+
+        return _Base64(
+            lambda content: b2a_base64(content, newline=False).decode(), lambda text: a2b_base64(text, strict_mode=True)
+        )
+    return _Base64(pybase64.b64encode_as_string, lambda text: pybase64.b64decode(text, validate=True))
+
+
 def as_text(content: Content) -> str:
     """Return a content for a store that keeps texts only."""
-    return MARK + b2a_base64(content, newline=False).decode() if isinstance(content, bytes) else content
+    return MARK + _base64().encoded(content) if isinstance(content, bytes) else content
 
 
 def as_content(stored: str) -> Content:
@@ -48,6 +68,6 @@ def as_content(stored: str) -> Content:
     if stored[:1] != MARK:
         return stored
     try:
-        return a2b_base64(stored[1:], strict_mode=True)
+        return _base64().decoded(stored[1:])
     except ValueError:  # another program has written it
         return stored

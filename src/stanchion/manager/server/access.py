@@ -136,6 +136,7 @@ def _of_outcomes(args: Args) -> Iterator[str]:
 def _of_publication(args: Args) -> Iterator[str]:
     if (finish := args["publication"].finish) is not None:
         yield finish.queue
+        yield from made_queues("publish", args)
     yield from _of_values("publish", args)
 
 

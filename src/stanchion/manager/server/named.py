@@ -20,17 +20,24 @@ def jobs_in(verb: str, args: Args) -> Iterator[NewJob]:
         yield from named(args)
 
 
+def outcomes_in(verb: str, args: Args) -> Sequence[Outcome]:
+    """Return the outcomes that a call applies."""
+    if verb == "publish":
+        finish = args["publication"].finish
+        return () if finish is None else finish.ends
+    return args["outcomes"] if verb == "settle" else ()
+
+
 def made_queues(verb: str, args: Args) -> Iterator[str]:
     """Yield the queues that a call makes if they are missing, or that it names as those of jobs and of items."""
     for job in jobs_in(verb, args):
         yield job.queue
         if job.dead_from is not None:
             yield job.dead_from
-    if verb == "settle":
-        for one in args["outcomes"]:
-            yield from queues_of(one)
-            yield from (tally.queue for tally in tallies_of(one))
-    elif verb == "adopt":
+    for one in outcomes_in(verb, args):
+        yield from queues_of(one)
+        yield from (tally.queue for tally in tallies_of(one))
+    if verb == "adopt":
         yield from (row.queue for row in args["rows"])
     elif verb == "configure":
         yield args["queue"]
@@ -67,5 +74,6 @@ _JOBS: Final[Mapping[str, Callable[[Args], Iterable[NewJob]]]] = {
     "push": lambda args: args["jobs"],
     "stage": lambda args: args["jobs"],
     "settle": lambda args: _of_outcomes(args["outcomes"]),
+    "publish": lambda args: _of_outcomes(outcomes_in("publish", args)),
     "change_flows": _of_changes,
 }

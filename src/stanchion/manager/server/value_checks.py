@@ -17,7 +17,7 @@ from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowChange, Fl
 from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue, Extend, Move, Outcome, Pass, Progress, Rollback
 from stanchion.stores.records.queues import Counts
-from stanchion.stores.records.staging import Publication
+from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.flows import failure_job
 from stanchion.stores.rules.lifecycle.job_checks import (
@@ -135,6 +135,7 @@ def _passing(outcome: Pass) -> None:
     whole(len(outcome.passages), "the number of queues that a job passes", 1, _PASSED_MAX)
     for passage in outcome.passages:
         checked_name(passage.queue, "a queue that a job passes")
+        check_payload(passage.kept, "the payload that a queue keeps")
     check_headers(outcome.headers)
     check_payload(outcome.payload)
     _outcomes([outcome.then])
@@ -200,6 +201,14 @@ def _publication(publication: Publication) -> None:
         whole(jobs, "the number of staged jobs", 0, _PUBLISHED_MAX)
     if publication.finish is not None:
         whole(publication.finish.jobs, "the number of jobs to finish", 0, _PUBLISHED_MAX)
+        _ends(publication.finish)
+
+
+def _ends(finish: Finish) -> None:
+    _outcomes(finish.ends)
+    for one in finish.ends:
+        if (one.lease.queue, one.lease.token) != (finish.queue, finish.token):
+            raise InvalidInput(f"job {brief(one.lease.id)} is not reserved under the token of the batch")
 
 
 def _workers(workers: Iterable[WorkerRow]) -> None:

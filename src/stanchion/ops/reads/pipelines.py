@@ -224,7 +224,7 @@ def stations(
                 dead.errors.get(queue) or (stream and stream.error) or _last_error(seen.tallies.get(queue, {})),
                 [] if track is None else [(one.at, float(one.ready)) for one in track.points],
                 settings.paused,
-                passed(stats.totals, stats.items, ends=not record.to),
+                passed(stats.totals, stats.items, ends=record.ends),
                 times.get(queue),
                 about.get(queue),
                 retrying[queue],

@@ -45,8 +45,8 @@ class Asked(NamedTuple):
 class BackfillRecord:
     """A backfill under its name. `began_at`: when it began, which is the end of its window at the latest.
 
-    `after`: the position in its source after the last page; `pages`: their number. `enqueued`: the number of copies;
-    `left_out`: numbers of items by reason. `done_at`: when the last page was enqueued.
+    `after`: the position in its source after the last page; `pages`: their number. `enqueued`: the number of items
+    copied; `left_out`: numbers of items by reason. `done_at`: when the last page was enqueued.
     """
 
     name: str
@@ -108,9 +108,9 @@ def recorded(store: Store, pipeline: str) -> list[BackfillRecord]:
 class Backfill(NamedTuple):
     """A backfill: its window, its progress, and its results.
 
-    `enqueued`: the number of copies, for a `dry_run` the number there would be. `left_out`: numbers of items of the
-    window by reason, see `REASONS`. `told`: the first reasons, item by item, of this call. `purged_before`: history may
-    lack items that finished before this moment, and the window begins earlier; None: the window is complete.
+    `enqueued`: the number of items copied; for a `dry_run`, the number there would be. `left_out`: numbers of items of
+    the window by reason, see `REASONS`. `told`: the first reasons, item by item, of this call. `purged_before`: history
+    may lack items that finished before this moment, and the window begins earlier; None: the window is complete.
     `fraction`: the part of the window that is done, by time. `done_at`: when it was done; None: not yet. `was_done`: it
     was done before this call, which had no effect.
     """

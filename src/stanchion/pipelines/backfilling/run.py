@@ -9,26 +9,30 @@ page after a death: each copy is stored once, too.
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import islice
 from time import sleep
 
 from stanchion.context.context import Context
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
 from stanchion.jobs.insert import chunks, make_ready
-from stanchion.pipelines.backfilling.plan import Choice, Planner
+from stanchion.pipelines.backfilling.plan import Choice, Planner, items_on_arrival
 from stanchion.pipelines.backfilling.record import Asked, Backfill, BackfillRecord, load
 from stanchion.pipelines.backfilling.sources import Found, HistoryItems, Source
 from stanchion.pipelines.topology import Topology
+from stanchion.stores.hand_over import weight
 from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.records.staging import Publication
 
 PAGE = 500
-"""Items that are looked at, and at most enqueued, in one step."""
+"""Jobs that are looked at, and at most enqueued, in one step; less where they are large."""
+
+_CHARACTERS = 8 * 1024 * 1024
+"""Characters of jobs in one step, unless a single job has more."""
 
 _SHOWN = 20
 _POLL_SECONDS = 0.2
@@ -63,38 +67,40 @@ class BackfillRun:
     def count(self) -> Backfill:
         """Return the remaining work of the backfill, and change nothing."""
         record = replace(self._record, enqueued=0, left_out={})
-        for page in self._pages() if record.done_at is None else ():
-            chosen = self._planner.choices([one.row for one in page])
-            record = record.behind(page[-1].place, *self._counted(chosen))
-            self._watch(self._shown(record, dry_run=True))
+        for page, _ in self._pages() if record.done_at is None else ():
+            if page:
+                chosen = self._planner.choices([one.row for one in page])
+                record = record.behind(page[-1].place, *self._counted(chosen))
+                self._watch(self._shown(record, dry_run=True))
         return self._shown(record, dry_run=True)._replace(fraction=1.0)
 
     def run(self) -> Backfill:
         """Enqueue all pages after the state; return the result."""
         was_done = self._record.done_at is not None
         while self._record.done_at is None:
-            for page in self._pages():
-                self._wait_for_room()
-                if not self._enqueue(page, last=len(page) < self._size):
+            for page, is_last in self._pages():
+                if not self._enqueue(page, last=is_last):
                     break  # another process was quicker: continue after its page
-            else:
-                if self._record.done_at is None:
-                    self._enqueue([], last=True)
         return self._shown(self._record)._replace(was_done=was_done)
 
-    @property
-    def _size(self) -> int:
-        return PAGE if self._max_live is None else min(PAGE, self._max_live)
-
-    def _pages(self) -> Iterator[list[Found]]:
-        found = self._source.rows(self._record.after)
-        while page := list(islice(found, self._size)):
-            yield page
+    def _pages(self) -> Iterator[tuple[list[Found], bool]]:
+        """Yield the items after the state, page by page, and whether that is the last page, which may be empty."""
+        page, size, items, most = list[Found](), 0, 0, self._max_live or math.inf
+        for found in self._source.rows(self._record.after):
+            its_size, its_items = weight(found.row), items_on_arrival(found.row)
+            if page and (len(page) == PAGE or size + its_size > _CHARACTERS or items + its_items > most):
+                yield page, False
+                page, size, items = [], 0, 0
+            page.append(found)
+            size, items = size + its_size, items + its_items
+        yield page, True
 
     def _enqueue(self, page: list[Found], *, last: bool) -> bool:
         """Enqueue the copies of a page and write the state after it, in one step; False if another process did."""
         before, store = self._record, self._context.store
         chosen = self._planner.choices([one.row for one in page])
+        if self._waited_for_room(chosen):
+            chosen = self._planner.choices([one.row for one in page])
         place = page[-1].place if page else before.after
         after = before.behind(place, *self._counted(chosen), store.now() if last else None)
         write, attempt = f"{before.change.kind}:{before.name}:{before.pages}", secrets.token_hex(8)
@@ -123,16 +129,26 @@ class BackfillRun:
         for one in chosen:
             if one.copy is None and one.reason not in ("live", "copy") and len(self._told) < _SHOWN:
                 self._told.append(f"item {one.id} {one.told}")
-        return sum(one.copy is not None for one in chosen), Counter(one.reason for one in chosen if one.copy is None)
+        left_out: Counter[str] = Counter()
+        for one in chosen:
+            if one.copy is None:
+                left_out[one.reason] += one.items
+        return _copied(chosen), left_out
 
-    def _wait_for_room(self) -> None:
-        """Wait until the stations hold few enough items."""
-        while self._max_live is not None:
+    def _waited_for_room(self, chosen: list[Choice]) -> bool:
+        """Wait until the stations hold few enough items for these as well; return whether they held too many.
+
+        A chunk of more items than the stations may hold has room once they hold none.
+        """
+        waited, items = False, _copied(chosen)
+        while self._max_live is not None and items:
             stations = [queue for queue in self._queues if queue in self._topology.queues]  # letters may stay for long
-            stats = self._context.store.stats(stations, ["states"])
-            if sum(one.states.total for one in stats.values()) + self._size <= self._max_live:
-                return
+            live = sum(one.items.total for one in self._context.store.stats(stations, ["items"]).values())
+            if live + items <= self._max_live or not live:
+                break
             sleep(_POLL_SECONDS)
+            waited = True
+        return waited
 
     def _purged_before(self) -> int | None:
         """Return up to when history is purged where items of the window end; None if the window begins later."""
@@ -153,6 +169,10 @@ class BackfillRun:
                 done = (self._source.reached(record.after) - begin) / max(1, record.until - begin)
                 more["fraction"] = min(1.0, max(0.0, done))
         return Backfill.of(record, **more)
+
+
+def _copied(chosen: list[Choice]) -> int:
+    return sum(one.items for one in chosen if one.copy is not None)
 
 
 def opened(context: Context, name: str, asked: Asked) -> BackfillRecord:

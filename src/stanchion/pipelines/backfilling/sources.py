@@ -15,10 +15,14 @@ from stanchion import wings
 from stanchion.errors import MissingExtra
 from stanchion.pipelines.finding import queries_by_queue
 from stanchion.pipelines.topology import Topology
-from stanchion.stores.protocol import Store, pages
+from stanchion.stores.paging import pages_by_size
+from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.rules.query import PAGE
+
+_FIRST_PAGE = 10
+"""Jobs of the first page, before their size is known."""
 
 
 class Found(NamedTuple):
@@ -50,8 +54,8 @@ class HistoryItems:
         before = Condition("enqueued_at", "<", self._until)
         behind = () if after is None else (Condition("id", ">", after),)
         ended = () if self._since is None else (Condition("finished_at", ">=", self._since),)
-        live = Query("live", (before, *behind), order="id", limit=PAGE)
-        past = Query("history", (before, *behind, *ended), order="id", limit=PAGE)
+        live = Query("live", (before, *behind), order="id", limit=_FIRST_PAGE)
+        past = Query("history", (before, *behind, *ended), order="id", limit=_FIRST_PAGE)
         queries = (one for query in (live, past) for one in queries_by_queue(self._topology, self._queue, query))
         last = after
         for row in merge(*map(self._rows, queries), key=lambda row: row.id):
@@ -60,7 +64,7 @@ class HistoryItems:
                 yield Found(row.id, row)
 
     def _rows(self, query: Query) -> Iterator[JobRow]:
-        for page in pages(self._store, query):
+        for page in pages_by_size(self._store, query, PAGE):
             yield from page
 
     def reached(self, place: str) -> int:

@@ -19,16 +19,17 @@ from stanchion.core.ids import new_id
 from stanchion.core.values.framing import Content
 from stanchion.core.values.plain import plain_model
 from stanchion.errors import InvalidInput
-from stanchion.jobs.failures import failure_of
 from stanchion.jobs.outcome import UNCHANGED
 from stanchion.pipelines.chunks.ends import Ends, Failed, Values, Way
-from stanchion.pipelines.chunks.station import ItemStation
+from stanchion.pipelines.chunks.folder_items import check_items
+from stanchion.pipelines.chunks.station import DividingStation
+from stanchion.pipelines.chunks.table_rows import RowsOfChunk, storable
 from stanchion.pipelines.route import headers_after
 from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
-from stanchion.stores.records.outcomes import Abandon, Bury, Outcome, Rollback, Tally
+from stanchion.stores.records.outcomes import Abandon, Bury, Ending, Rollback, TableRows, Tally
 from stanchion.stores.rules.lifecycle.error_entries import with_error
 from stanchion.stores.rules.lifecycle.outcomes import commit_of
-from stanchion.stores.rules.lifecycle.trail import split_trail
+from stanchion.stores.rules.lifecycle.trail import cut_trail, split_trail
 
 LETTERS_MOST: Final = 100
 """Items of one chunk that become dead letters of their own; more become one letter."""
@@ -41,18 +42,26 @@ WAYS_MOST: Final = 16
 class Division:
     """Makes the outcome of a chunk at a station of the ends of its items."""
 
-    def __init__(self, station: ItemStation, row: JobRow, items: Chunk) -> None:
+    def __init__(self, station: DividingStation, row: JobRow, items: Chunk) -> None:
         self._station, self._row, self._items = station, row, items
         self._codec = station.context.codec
         self._jobs: list[NewJob] = []
         self._tallies: list[Tally] = []
+        self._rows: tuple[TableRows, ...] = ()
+        self._written: Sequence[int] = ()
+        """The places of the items that became rows."""
 
-    def outcome(self, ends: Ends) -> Outcome:
+    def outcome(self, ends: Ends) -> Ending:
         """Return the outcome. Raises InvalidInput if the items part on too many ways."""
+        if self._station.tables:
+            self._rows, self._written = RowsOfChunk(self._station, self._row, self._items).taken(ends)
+        if self._station.folders:
+            check_items(self._station, self._row, self._items, ends)
         going_on = self._going_on(ends)
-        if not ends.failed and ends.left is None and not ends.several and len(going_on) <= 1:
-            if not going_on:
-                return commit_of(self._row, self._result(ends))
+        together = not ends.failed and ends.left is None and not ends.several
+        if together and not going_on and len(self._written) in (0, len(self._items)):
+            return commit_of(self._row, self._result(ends))._replace(rows=self._rows)
+        if together and len(going_on) == 1 and not self._written:
             ((way, parts),) = going_on.items()
             if len(parts) == 1 and len(parts[0]) == len(self._items):
                 return self._station.moved(self._row, way, self._stored(parts[0]))
@@ -95,20 +104,8 @@ class Division:
         try:
             made = Chunk.of(new, to_plain=self._codec.to_plain(plain_model))
         except InvalidInput:
-            return self._of_values(self._storable(values, new, ends), ends)
+            return self._of_values(storable(self._codec, self._row, values, new, ends), ends)
         return made.named(named.root, None if named.content().positions is None else named.positions)
-
-    def _storable(self, values: Values, new: Sequence[object], ends: Ends) -> Values:
-        """Return the values that can be stored; the other items have failed for good."""
-        kept = Values()
-        for index, value, stored_value in zip(values.indices, values.values, new, strict=True):
-            try:
-                self._codec.plain(stored_value, "payload")
-            except InvalidInput as error:
-                ends.failed.append(Failed(index, Bury(self._row.lease, *failure_of(error, None))))
-            else:
-                kept.add(index, value)
-        return kept
 
     def _parts(self, chunk: Chunk | None) -> Iterable[Chunk]:
         """Yield a chunk in parts that can be stored, under the names of their items."""
@@ -129,7 +126,7 @@ class Division:
 
     # -- failed items
 
-    def _alike(self, ends: Ends) -> Outcome | None:
+    def _alike(self, ends: Ends) -> Ending | None:
         """Return the outcome of the whole chunk if all items failed alike; None if they did not."""
         if len(ends.failed) < len(self._items):
             return None
@@ -157,13 +154,13 @@ class Division:
 
     # -- a division
 
-    def _divided(self, ends: Ends, going_on: dict[Way, list[Chunk]]) -> Outcome:
+    def _divided(self, ends: Ends, going_on: dict[Way, list[Chunk]]) -> Ending:
         row, station = self._row, self._station
         for way, parts in going_on.items():
             headers = headers_after(row, station.station, counting=station.loops, forking=True)
             jobs = [station.part_for(row, way, self._stored(part), headers) for part in parts]
             for job, part in zip(jobs, parts, strict=True):
-                self._add(job, len(part))
+                self._add(job, len(part), split_trail(row))
             if new := len(ends.several.get(way, ())):  # they never came anywhere before
                 self._tallies.append(Tally(jobs[0].queue, "pushed", new))
         self._count("moved", len(self._items) - len(ends.failed) - self._finished(ends) - self._unbegun(ends))
@@ -172,10 +169,11 @@ class Division:
         if ends.left is not None:
             self._give_back(ends.left)
         self._count("committed", self._finished(ends))
-        ended = commit_of(row, jobs=tuple(self._jobs))._replace(tallies=tuple(self._tallies))
-        if not (finished := ends.result_places or ends.results.indices):
+        ended = commit_of(row, jobs=tuple(self._jobs))._replace(tallies=tuple(self._tallies), rows=self._rows)
+        finished = self._written or ends.finished_places()
+        if not len(finished):
             return ended
-        # The items with results stay with the job that ends.
+        # The items with results, and those that became rows, stay with the job that ends.
         return ended._replace(result=self._result(ends), payload=self._stored(self._items.take(finished)))
 
     def _finished(self, ends: Ends) -> int:
@@ -213,7 +211,7 @@ class Division:
         """Add a part that stays at the station."""
         for part in self._of_items(indices):
             job = self._kept(self._row.queue, part)
-            self._add(job._replace(delay=delay, attempts=attempts, errors=errors), len(part))
+            self._add(job._replace(delay=delay, attempts=attempts, errors=errors), len(part), cut_trail(self._row))
 
     def _bury(self, failed: Sequence[Failed], outcome: Bury) -> None:
         dead = settings_of(self._station.context.store, self._row.queue).dead_letter or self._row.queue
@@ -225,7 +223,7 @@ class Division:
             for part in self._of_items([one.place for one in group]):
                 letter = self._kept(dead, part)
                 letter = letter._replace(attempts=self._row.attempts, errors=errors, dead_from=self._row.queue)
-                self._add(letter, len(part))
+                self._add(letter, len(part), cut_trail(self._row, left=dead != self._row.queue))
 
     def _of_items(self, indices: Sequence[int]) -> Iterator[Chunk]:
         """Yield the unchanged items under their names: the results of a failed attempt are not stored."""
@@ -241,9 +239,9 @@ class Division:
     def _stored(self, chunk: Chunk) -> Content:
         return stored(self._codec, chunk)
 
-    def _add(self, job: NewJob, items: int) -> None:
+    def _add(self, job: NewJob, items: int, trail: str) -> None:
         """Add a part. Its items were counted on arrival, so they don't count as pushed."""
-        self._jobs.append(job._replace(id=new_id(), origin=self._row.id, trail=split_trail(self._row)))
+        self._jobs.append(job._replace(id=new_id(), origin=self._row.id, trail=trail))
         self._tallies.append(Tally(job.queue, "pushed", -items))
 
     def _count(self, event: str, items: int) -> None:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Final, Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from stanchion.core.chunks.chunk import Chunk
 from stanchion.stores.records.outcomes import Abandon, Bury, Rollback
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from stanchion.core.chunks.content import Indices
 
 Takes = Literal["arrow", "pandas", "polars"]
 """The tables that a batch function takes."""
@@ -35,14 +41,26 @@ class Values:
 
     __slots__ = ("indices", "values")
 
-    def __init__(self) -> None:
-        self.indices: list[int] = []
-        self.values: list[object] = []
+    def __init__(self, indices: Iterable[int] = (), values: Iterable[object] = ()) -> None:
+        self.indices: list[int] = [*indices]
+        self.values: list[object] = [*values]
 
     def add(self, index: int, value: object) -> None:
         """Add the value of an item."""
         self.indices.append(index)
         self.values.append(value)
+
+
+class ForTable(NamedTuple):
+    """Rows that a batch function has returned for a table.
+
+    `places`: of the items that they were made of: one for each row if they are `named`, else those of all rows.
+    """
+
+    to: str
+    items: Chunk
+    places: Sequence[int]
+    named: bool
 
 
 class Ends:
@@ -58,11 +76,20 @@ class Ends:
         self.several: dict[Way, list[object]] = defaultdict(list)
         self.tables: dict[Way, list[Chunk]] = defaultdict(list)
         self.results = Values()
+        self.for_tables: list[ForTable] = []
         self.result_tables: list[Chunk] = []
-        self.result_places: list[int] = []
-        """The places of the items that have results in tables."""
+        self.result_places: list[pa.Array] = []
+        """The places of the items that have results, for each of the tables."""
         self.dropped = 0
         self.forked = 0
         """Items that became several."""
         self.failed: list[Failed] = []
         self.left: int | None = None
+
+    def finished_places(self) -> Indices:
+        """Return the places of the items that have results."""
+        if not self.result_places:
+            return self.results.indices
+        from stanchion.core.chunks.arrow import pa
+
+        return pa.concat_arrays(self.result_places)

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from stanchion.context.context import Context
-from stanchion.core.chunks.cutting import cut
+from stanchion.core.chunks.chunk import Chunk
+from stanchion.core.chunks.cutting import cut, fitting_each, of_size
+from stanchion.core.chunks.grouping import grouped
 from stanchion.core.chunks.stored import stored
 from stanchion.core.ids import new_id
 from stanchion.core.types import Transaction
@@ -43,12 +45,27 @@ def push_chunks(
 
 
 def _jobs(context: Context, queue: str, items: object, size: int, options: PushOptions) -> Iterator[list[NewJob]]:
-    codec, new = context.codec, []
-    fields = checked(options, codec, queue=queue, declared=context.declared_rate) if options else {}
-    for chunk in cut(items, size, codec.max_payload, "item", codec.to_plain(plain_model)):
-        new.append(NewJob(new_id(), queue, stored(codec, chunk), **fields))
+    new = list[NewJob]()
+    by = options.get("tenant")
+    for tenant, chunk in _cut(context, items, size, by):
+        of_tenant: PushOptions = options if tenant is None else {**options, "tenant": tenant}
+        fields = checked(of_tenant, context.codec, queue=queue, declared=context.declared_rate) if options else {}
+        new.append(NewJob(new_id(), queue, stored(context.codec, chunk), **fields))
         if len(new) == AT_ONCE:
             yield new
             new = []
     if new:
         yield new
+
+
+def _cut(context: Context, items: object, size: int, tenant: str | None) -> Iterator[tuple[str | None, Chunk]]:
+    """Yield chunks of items, of one tenant each if items have their tenant in a field."""
+    codec, most = context.codec, context.codec.max_payload
+    if tenant is None:
+        for chunk in cut(items, size, most, "item", codec.to_plain(plain_model)):
+            yield None, chunk
+        return
+    pieces = of_size(items, size, "item", codec.to_plain(plain_model))
+    for value, group in grouped(pieces, tenant, size, "tenant"):
+        for chunk in fitting_each([group], most, "item"):
+            yield value, chunk

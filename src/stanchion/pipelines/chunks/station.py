@@ -1,4 +1,4 @@
-"""What the work of a chunk needs of its station."""
+"""What a chunk at a station needs of the station: to run, and to be divided."""
 
 from __future__ import annotations
 
@@ -12,18 +12,39 @@ from stanchion.core.retry import Retry
 from stanchion.core.values.framing import Content
 from stanchion.pipelines.chunks.ends import Takes, Way
 from stanchion.pipelines.send import Send
+from stanchion.pipelines.tables.folder import FolderTarget
+from stanchion.pipelines.tables.rows import TableTarget
 from stanchion.stores.records.jobs import JobRow, NewJob
-from stanchion.stores.records.outcomes import Outcome
+from stanchion.stores.records.outcomes import Ending
 
 
-class ItemStation(Protocol):
-    """A station, as `pipelines.station.Station` is."""
+class DividingStation(Protocol):
+    """A station whose chunks are divided, as `pipelines.station.Station` is; or another consumer of a queue."""
 
     context: Context
     station: str
+    tables: dict[str, TableTarget]
+    folders: dict[str, FolderTarget]
+
+    @property
+    def loops(self) -> bool: ...
+
+    def moved(self, row: JobRow, way: Way, payload: Content) -> Ending:
+        """Return the outcome that passes a whole job on: it keeps its id."""
+
+    def part_for(self, row: JobRow, way: Way, payload: Content, headers: str) -> NewJob:
+        """Return a job, without an id, that goes on to another station."""
+
+    def part_of(self, row: JobRow, queue: str, payload: Content) -> NewJob:
+        """Return a job, without an id, in a queue, with what an item keeps at all stations and its place here."""
+
+
+class ItemStation(DividingStation, Protocol):
+    """A station that runs items, as `pipelines.station.Station` is."""
+
     name: str
     queue: str
-    to: tuple[str, ...]
+    targets: tuple[str, ...]
     retry: Retry
     timeout: float | None
     attempts_max: int | None
@@ -38,8 +59,6 @@ class ItemStation(Protocol):
     def expectations(self) -> Checks | None: ...
     @property
     def merges(self) -> bool: ...
-    @property
-    def loops(self) -> bool: ...
 
     def refused(self, row: JobRow) -> str | None:
         """Return why a job must not run, or None."""
@@ -48,16 +67,7 @@ class ItemStation(Protocol):
         """Return where a value goes; None if it is the result. Raises InvalidInput."""
 
     def checked_target(self, to: str) -> str:
-        """Return a station that items may go to. Raises InvalidInput."""
+        """Return a station or table that items may go to. Raises InvalidInput."""
 
     def merged(self, item: object, value: object) -> object:
         """Return the value that goes on for an item. Raises InvalidInput if it can't be merged into the item."""
-
-    def moved(self, row: JobRow, way: Way, payload: Content) -> Outcome:
-        """Return the outcome that passes a whole job on: it keeps its id."""
-
-    def part_for(self, row: JobRow, way: Way, payload: Content, headers: str) -> NewJob:
-        """Return a job, without an id, that goes on to another station."""
-
-    def part_of(self, row: JobRow, queue: str, payload: Content) -> NewJob:
-        """Return a job, without an id, in a queue, with what an item keeps at all stations and its place here."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from types import ModuleType
 from typing import Final, NamedTuple
 
-from stanchion.core.chunks.arrow import pa, pc
+from stanchion.core.chunks.arrow import counting, pa, pc
 from stanchion.core.chunks.chunk import Chunk
 from stanchion.errors import InvalidInput
 from stanchion.pipelines.chunks.ends import END, Takes
@@ -30,7 +31,7 @@ class Returned(NamedTuple):
     """A table that a batch function returned: its items, their places (None: new items), and the failed ones."""
 
     items: Chunk | None
-    places: Sequence[int] | None
+    places: pa.Array | None
     failed: Sequence[tuple[int, str]]
 
 
@@ -41,14 +42,20 @@ def table_for(takes: Takes, items: Chunk) -> object:
         raise InvalidInput(
             f"the items have a field {ITEM!r}, which a batch function gets as the place of each; rename it"
         )
-    numbered = table.append_column(ITEM, pa.array(range(len(items)), pa.int32()))
+    numbered = table.append_column(ITEM, counting(0, len(items)))
     if takes == "arrow":
         return numbered
-    if takes == "pandas":
-        import pandas as pd
+    library = library_for(takes)
+    return numbered.to_pandas(types_mapper=library.ArrowDtype) if takes == "pandas" else library.from_arrow(numbered)
 
-        return numbered.to_pandas(types_mapper=pd.ArrowDtype)
-    return import_module("polars").from_arrow(numbered)
+
+def library_for(takes: Takes) -> ModuleType:
+    """Return the library of the tables that a function takes. Raises InvalidInput if it is not installed here."""
+    name = "pyarrow" if takes == "arrow" else takes
+    try:
+        return import_module(name)
+    except ImportError:
+        raise InvalidInput(f"{name} is not installed where the station runs: pip install {name}") from None
 
 
 def returned(found: object, items: Chunk, *, merges: bool) -> Returned:
@@ -57,16 +64,18 @@ def returned(found: object, items: Chunk, *, merges: bool) -> Returned:
     places = _places(table, len(items))
     failed: list[tuple[int, str]] = []
     if ERROR in table.schema.names:
-        failing = pc.is_valid(table.column(ERROR))
-        if places is None and pc.any(failing).as_py():
-            raise InvalidInput(
-                f"a table with a column {ERROR!r} must have the column {ITEM!r}, or as many rows as it got"
-            )
-        if places is not None:
-            errors = table.column(ERROR).to_pylist()
-            failed = [(place, str(error)) for place, error in zip(places, errors, strict=True) if error is not None]
-            places = [place for place, error in zip(places, errors, strict=True) if error is None]
-        table = table.filter(pc.invert(failing)).drop_columns([ERROR])
+        column = table.column(ERROR)
+        table = table.drop_columns([ERROR])
+        if column.null_count < len(column):
+            if places is None:
+                raise InvalidInput(
+                    f"a table with a column {ERROR!r} must have the column {ITEM!r}, or as many rows as it got"
+                )
+            failing = pc.is_valid(column).combine_chunks()
+            errors = column.filter(failing).to_pylist()
+            failed = list(zip(places.filter(failing).to_pylist(), map(str, errors), strict=True))
+            done = pc.invert(failing)
+            places, table = places.filter(done), table.filter(done)
     if ITEM in table.schema.names:
         table = table.drop_columns([ITEM])
     if merges:
@@ -78,8 +87,17 @@ def returned(found: object, items: Chunk, *, merges: bool) -> Returned:
     made = Chunk.of_table(table)
     if places is None:
         return Returned(made, None, failed)
-    kept = items.take(places)
-    return Returned(made.named(kept.root, kept.positions), places, failed)
+    kept = items.take(places).content()
+    return Returned(made.named(kept.root, kept.all_positions()), places, failed)
+
+
+def ended_in(tables: Sequence[Returned], size: int) -> int:
+    """Return how many of `size` items have ended in these tables: the others are dropped."""
+    if any(table.places is None for table in tables):  # new items, made of them all
+        return size
+    places = [table.places for table in tables]
+    places += [pa.array([place for place, _ in table.failed], pa.int32()) for table in tables]
+    return int(pc.count_distinct(pa.concat_arrays(places)).as_py()) if places else 0
 
 
 def sends_in(value: object, sends: Sequence[Send] | None) -> Sequence[Send]:
@@ -136,6 +154,10 @@ def _arrow(found: object) -> pa.Table:
         return found
     if hasattr(found, "to_numpy") and type(found).__module__.startswith("pandas"):
         return pa.Table.from_pandas(found, preserve_index=False)
+    if hasattr(found, "to_arrow") and type(found).__module__.startswith("polars"):
+        oldest = import_module("polars").CompatLevel.oldest()  # Arrow can't filter views, its newest texts
+        table: pa.Table = found.to_arrow(compat_level=oldest)
+        return table
     try:
         return pa.table(found)
     except (pa.ArrowException, TypeError, ValueError):
@@ -145,14 +167,17 @@ def _arrow(found: object) -> pa.Table:
         ) from None
 
 
-def _places(table: pa.Table, size: int) -> Sequence[int] | None:
+def _places(table: pa.Table, size: int) -> pa.Array | None:
     if ITEM not in table.schema.names:
-        return range(size) if table.num_rows == size else None
-    places: list[int | None] = table.column(ITEM).to_pylist()
-    known = [place for place in places if place is not None and 0 <= place < size]
-    if len(known) < len(places):
+        return counting(0, size) if table.num_rows == size else None
+    try:
+        places = table.column(ITEM).combine_chunks().cast(pa.int32())
+    except pa.ArrowException:  # no integers
+        places = pa.nulls(1, pa.int32())
+    found = pc.min_max(places).as_py()
+    if places.null_count or (len(places) and not 0 <= found["min"] <= found["max"] < size):
         raise InvalidInput(f"the column {ITEM!r} of a returned table must have places that the function got, from 0")
-    return known
+    return places
 
 
 def _merged(table: pa.Table, changes: pa.Table) -> pa.Table:

@@ -3,27 +3,65 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from stanchion.core.chunks.chunk import Chunk
 from stanchion.errors import InvalidInput, TaskTimeout
-from stanchion.jobs.failures import failure_of
-from stanchion.jobs.outcome import UNCHANGED, Outcome
+from stanchion.jobs.held_job import is_told
+from stanchion.jobs.outcome import Outcome
 from stanchion.pipelines.chunks.division import Division
-from stanchion.pipelines.chunks.ends import END, Ends, Failed, Way
+from stanchion.pipelines.chunks.ends import END, Ends, ForTable
+from stanchion.pipelines.chunks.folder_items import refused
+from stanchion.pipelines.chunks.recording import Recording
 from stanchion.pipelines.chunks.station import ItemStation
-from stanchion.pipelines.send import Send, delay_of, priority_of
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.records.outcomes import Abandon, Bury, Rollback
+from stanchion.stores.records.outcomes import Ending
 from stanchion.stores.records.outcomes import Outcome as StoreOutcome
 from stanchion.tasks.current import RUNNING, HasJob
-from stanchion.tasks.execution import Execution, outcome_of_error
 from stanchion.tasks.parameters import signature_of
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from stanchion.jobs.reservation import Reservation
+    from stanchion.pipelines.chunks.tables import Returned
+
 SLICE: Final = 10.0
-"""Seconds of items after which the rest of a chunk goes back, for any worker to go on with."""
+"""Seconds after which a worker returns the items of a chunk that it has not begun, so that any worker can take them."""
+
+LOOK: Final = 1.0
+"""Seconds between two checks for a request to stop, where no worker runs the job: each reads the job from the store."""
+
+LOOK_TOLD: Final = 0.001
+"""The same under a worker, which passes the request on to the job: a check costs nothing but its call."""
+
+
+class _Pace:
+    """When to stop running the items of a chunk: at the end of the slice, or when the job was asked to stop."""
+
+    def __init__(self, job: Reservation | None) -> None:
+        self._job, self._until = job, time.monotonic() + SLICE
+        self.look = 0.0
+        """When `ends` must be called next, on the monotonic clock."""
+
+    def ends(self, now: float) -> bool:
+        """Return whether no further item may begin at this time."""
+        if now >= self._until:
+            return True
+        if self._job is None:
+            self.look = self._until
+            return False
+        self.look = min(self._until, now + (LOOK_TOLD if is_told(self._job) else LOOK))
+        return self._job.cancelled
+
+
+def _of_items(items: Chunk) -> Ends:
+    raise NotImplementedError
+
+
+_SIGNATURE: Final = signature_of(_of_items)
 
 
 class ChunkWork:
@@ -38,10 +76,13 @@ class ChunkWork:
         self.station, self.row = station, row
         self.name, self.queue, self.retry = station.name, station.queue, station.retry
         self.timeout, self.attempts_max, self.is_async = station.timeout, station.attempts_max, station.is_async
-        one_by_one = self._arun if station.is_async else self._run
-        self.function: Callable[[Chunk], object] = one_by_one if station.takes is None else self._run_table
-        self.signature = signature_of(self.function)
-        self.refused = station.refused
+        self.signature, self.refused = _SIGNATURE, station.refused
+
+    @property
+    def function(self) -> Callable[[Chunk], object]:
+        """The function of the chunk; kept here, it would keep the decoded items until cycles are collected."""
+        one_by_one = self._arun if self.is_async else self._run
+        return one_by_one if self.station.takes is None else self._run_table
 
     def of_chunk(self, row: JobRow) -> ChunkWork:  # noqa: ARG002 - see Work
         """Return itself."""
@@ -57,49 +98,62 @@ class ChunkWork:
         assert isinstance(value, Ends)  # noqa: S101 - the functions return it
         return Division(self.station, row, payload).outcome(value)
 
+    def cut(self, payload: object) -> Ending:
+        """Return the outcome that cuts the chunk into parts, none of which was begun."""
+        assert isinstance(payload, Chunk)  # noqa: S101 - of a job with items
+        ends = Ends()
+        ends.left = 0
+        return Division(self.station, self.row, payload).outcome(ends)
+
     # -- the items, one by one
 
     def _run(self, items: Chunk) -> Ends:
-        ends, call = Ends(), self._call()
+        ends, values = Ends(), list[object]()
+        recording, call, expect, add = self._recording(ends), self._call(), self._expected(), values.append
         for index, item in self._begun(items, ends):
             try:
-                self._expect(item)
+                if expect is not None:
+                    expect(item)
                 value = call(item)
             except (Exception, SystemExit) as error:  # as of a job of one item
-                self._fail(ends, index, items, error)
+                recording.fail(index, items, error)
             except BaseException:
-                if not self._timed_out(ends, index, items):
+                if not self._timed_out(recording, index, items):
                     raise
                 break
             else:
-                self._end(ends, index, items, item, value)
+                add(value)
+        recording.record(items, values)
         return ends
 
     async def _arun(self, items: Chunk) -> Ends:
-        ends, call = Ends(), self._call()
+        ends, values = Ends(), list[object]()
+        recording, call, expect, add = self._recording(ends), self._call(), self._expected(), values.append
         for index, item in self._begun(items, ends):
             try:
-                self._expect(item)
+                if expect is not None:
+                    expect(item)
                 made = call(item)
                 value = await made if isinstance(made, Awaitable) else made
             except (Exception, SystemExit) as error:
-                self._fail(ends, index, items, error)
+                recording.fail(index, items, error)
             except BaseException:
-                if not self._timed_out(ends, index, items):
+                if not self._timed_out(recording, index, items):
                     raise
                 break
             else:
-                self._end(ends, index, items, item, value)
+                add(value)
+        recording.record(items, values)
         return ends
 
     def _begun(self, items: Chunk, ends: Ends) -> Iterator[tuple[int, object]]:
         """Yield the items with their indices until the slice ends, or the job is asked to stop."""
         if self._is_cut(items, ends):
             return
-        limit, job, until = _limit(), _running().job, time.monotonic() + SLICE
+        limit, pace = _limit(), _Pace(_running().job)
         for index, item in enumerate(items.values):
             now = time.monotonic()
-            if index and (now >= until or (job is not None and job.cancelled)):
+            if now >= pace.look and pace.ends(now) and index:
                 ends.left = index
                 return
             if limit is not None:
@@ -113,74 +167,97 @@ class ChunkWork:
         ends.left = 0
         return True
 
-    def _timed_out(self, ends: Ends, index: int, items: Chunk) -> bool:
+    def _timed_out(self, recording: Recording, index: int, items: Chunk) -> bool:
         """Record that an item ran too long, if that is why it was interrupted; the others go back."""
         limit = _limit()
         if limit is None or not limit.expired:
             return False
-        self._fail(ends, index, items, TaskTimeout(f"ran longer than {limit.seconds:g} s"))
+        recording.fail(index, items, TaskTimeout(f"ran longer than {limit.seconds:g} s"))
         if index + 1 < len(items):
-            ends.left = index + 1
+            recording.ends.left = index + 1
         return True
+
+    def _recording(self, ends: Ends) -> Recording:
+        return Recording(self.station, self.row, ends)
 
     # -- the items, as a table
 
     def _run_table(self, items: Chunk) -> Ends:
-        from stanchion.pipelines.chunks.tables import halved, table_for
+        from stanchion.pipelines.chunks.tables import halved, library_for, table_for
 
         ends, takes = Ends(), self.station.takes
+        recording = self._recording(ends)
         if self._is_cut(items, ends):
             return ends
         assert takes is not None  # noqa: S101 - of a station that takes tables
-        met = self._met(ends, items)
+        library_for(takes)  # without it, no part of the table could be processed
+        met = self._met(recording, items)
 
         def call(some: Chunk, first: int) -> None:
             value = self.station.batch_function(table_for(takes, some))
-            self._record_tables(ends, some, [met[first + n] for n in range(len(some))], value)
+            self._record_tables(recording, some, met.slice(first, len(some)), value)
 
         def fail(first: int, stop: int, error: Exception) -> None:
-            for place in range(first, stop):
-                self._fail(ends, met[place], items, error)
+            for place in met.slice(first, stop - first).to_pylist():
+                recording.fail(place, items, error)
 
-        if met:
+        if len(met):
             halved(call, fail, items if len(met) == len(items) else items.take(met))
         return ends
 
-    def _met(self, ends: Ends, items: Chunk) -> Sequence[int]:
+    def _met(self, recording: Recording, items: Chunk) -> pa.Array:
         """Return the places of the items that meet the expectations; the others have ended."""
-        if self.station.expectations is None:
-            return range(len(items))
-        met = []
+        from stanchion.core.chunks.arrow import counting, pa
+
+        if (expect := self._expected()) is None:
+            return counting(0, len(items))
+        met: list[int] = []
         for index, item in enumerate(items.values):
             try:
-                self._expect(item)
+                expect(item)
             except Outcome as error:
-                self._fail(ends, index, items, error)
+                recording.fail(index, items, error)
             else:
                 met.append(index)
-        return met
+        return pa.array(met, pa.int32())
 
-    def _record_tables(self, ends: Ends, some: Chunk, places: Sequence[int], value: object) -> None:
+    def _record_tables(self, recording: Recording, some: Chunk, places: pa.Array, value: object) -> None:
         """Record what a function has returned for some items, which have these places in the chunk."""
-        from stanchion.pipelines.chunks.tables import ItemFailed, returned, sends_in
+        from stanchion.pipelines.chunks.tables import ItemFailed, ended_in, returned, sends_in
 
-        station = self.station
+        station, ends = self.station, recording.ends
         sends = sends_in(value, station.sends_of(value))
         tables = [(send, returned(send.item, some, merges=station.merges)) for send in sends]
-        ended: set[int] = set()
+        tables = [(send, self._fitting(ends, send.to, table, places)) for send, table in tables]
         for send, table in tables:
-            ended.update(range(len(some)) if table.places is None else table.places)
             for place, error in table.failed:
-                ended.add(place)
-                self._fail(ends, places[place], some, ItemFailed(error), at=place)
+                recording.fail(places[place].as_py(), some, ItemFailed(error), at=place)
             if table.items is None:
                 continue
-            if send.to == END:
+            if send.to in station.tables:
+                at = places if table.places is None else places.take(table.places)
+                named = table.places is not None
+                ends.for_tables.append(ForTable(recording.way(send).to, table.items, at.to_pylist(), named))
+            elif send.to == END:
                 ends.result_tables.append(table.items)
-                ends.result_places += places if table.places is None else [places[place] for place in table.places]
+                ends.result_places.append(places if table.places is None else places.take(table.places))
             else:
-                ends.tables[self._way(send)].append(table.items)
-        ends.dropped += len(some) - len(ended)
+                ends.tables[recording.way(send)].append(table.items)
+        ends.dropped += len(some) - ended_in([table for _, table in tables], len(some))
+
+    def _fitting(self, ends: Ends, to: str, table: Returned, places: pa.Array) -> Returned:
+        """Bury the items whose rows do not fit a table in a folder; return the others."""
+        folder = self.station.folders.get(to)
+        if folder is None or table.items is None or not (misfits := folder.misfits(table.items)):
+            return table
+        if table.places is None:  # it is no item of the chunk, so nobody else is at fault
+            raise InvalidInput(folder.told(misfits[0][1]))
+        at = places.take(table.places).to_pylist()
+        ends.failed += refused(folder, self.row, [(at[place], misfit) for place, misfit in misfits])
+        bad = {place for place, _ in misfits}
+        kept = [place for place in range(len(table.items)) if place not in bad]
+        items = table.items.take(kept) if kept else None
+        return table._replace(items=items, places=table.places.take(kept) if kept else table.places.slice(0, 0))
 
     def _call(self) -> Callable[[object], object]:
         """Return the function as it is called for an item."""
@@ -191,55 +268,11 @@ class ChunkWork:
         first = next(iter(self.station.signature.parameters)) == name
         return partial(function, job) if first else lambda item: function(item, **{name: job})
 
-    def _expect(self, item: object) -> None:
-        if (expected := self.station.expectations) is not None:
-            expected.check(self.station.context.store, self.row, item)
-
-    # -- the ends of items
-
-    def _end(self, ends: Ends, index: int, items: Chunk, item: object, value: object) -> None:
-        """Record what an item became. An outcome that was returned is as if it had been raised."""
-        if isinstance(value, Outcome):
-            self._fail(ends, index, items, value)
-            return
-        try:
-            self._record(ends, index, item, value)
-        except InvalidInput as error:  # a retry would return the same
-            ends.failed.append(Failed(index, Bury(self.row.lease, *failure_of(error, None))))
-
-    def _record(self, ends: Ends, index: int, item: object, value: object) -> None:
-        station = self.station
-        if len(station.to) == 1 and value is not None and not isinstance(value, Send | list):
-            ends.values[Way(station.to[0])].add(index, station.merged(item, value))
-            return
-        sends = station.sends_of(value)
-        if sends is None:
-            ends.results.add(index, value)
-        elif not sends:
-            ends.dropped += 1
-        elif len(sends) == 1:
-            (send,) = sends
-            ends.values[self._way(send)].add(index, station.merged(item, send.item))
-        else:
-            made = [(self._way(send), station.merged(item, send.item)) for send in sends]
-            ends.forked += 1
-            for way, new in made:
-                ends.several[way].append(item if new is UNCHANGED else new)
-
-    def _way(self, send: Send) -> Way:
-        return Way(self.station.checked_target(send.to), delay_of(send), priority_of(send))
-
-    def _fail(self, ends: Ends, index: int, items: Chunk, error: BaseException, at: int | None = None) -> None:
-        """Record the outcome of an item as it would be if the item were a job of its own.
-
-        `index`: its place in the chunk; `at`: its place among `items`, if these are only some.
-        """
-        context = self.station.context
-        text = items.text(index if at is None else at)
-        alone = self.row._replace(payload=context.codec.encode_json(text), items=None)
-        ended = outcome_of_error(Execution(context, alone), error)
-        assert isinstance(ended, Rollback | Bury | Abandon)  # noqa: S101 - no item settles itself
-        ends.failed.append(Failed(index, ended))
+    def _expected(self) -> Callable[[object], None] | None:
+        """Return what raises an Outcome for an item that does not meet the expectations; None without any."""
+        if (expected := self.station.expectations) is None:
+            return None
+        return partial(expected.check, self.station.context.store, self.row)
 
 
 class _Limited(Protocol):

@@ -24,11 +24,13 @@ class Edge(NamedTuple):
     """A link from a station to a station, or, with `source` None, from pushes to a station where items enter.
 
     `reasons`: why each item is stored before `target` may process it, in words; without any it need not be.
+    `keeps_arrival`: an item that passes here keeps the payload with which it arrived at `source`.
     """
 
     source: str | None
     target: str
     reasons: tuple[str, ...] = ()
+    keeps_arrival: bool = False
 
     @property
     def stored(self) -> bool:
@@ -53,7 +55,13 @@ def edges_of(stations: Mapping[str, StationOptions], entries: Collection[str], *
 
     into = [Edge(None, name, ("items enter here",)) for name in stations if name in entries]
     links = [(name, target) for name, one in stations.items() for target in one.to if target in stations]
-    return [*into, *(Edge(source, target, tuple(reasons(source, target))) for source, target in links)]
+    return [
+        *into,
+        *(
+            Edge(source, target, tuple(reasons(source, target)), stations[source].keep_arrival)
+            for source, target in links
+        ),
+    ]
 
 
 def _before(station: StationOptions) -> Iterator[str]:
@@ -69,6 +77,8 @@ def _around(station: StationOptions) -> Iterator[str]:
     """Yield why items are stored before a station, and again after it, lest they hold at the next what it needs."""
     if station.stored:
         yield "has stored=True"
+    if station.writes is not None:
+        yield "is a table outside of the store"
     if station.on_spark:
         yield "is a Spark station"
     if names := limits_in(station.limits).semaphores:

@@ -12,10 +12,14 @@ ENGINES: Final[tuple[Engine, ...]] = ("local", "spark")
 
 @dataclass(slots=True)
 class Archive:
-    """The result of an archive run. `purged` includes jobs that an earlier run archived without purging them."""
+    """The result of an archive run: numbers of jobs, and the `items` that the archived ones carry.
+
+    `purged` includes jobs that an earlier run archived without purging them.
+    """
 
     folder: str
     archived: int = 0
+    items: int = 0
     purged: int = 0
     files: int = 0
     engine: Engine = "local"

@@ -9,36 +9,35 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from stanchion.core.values.codec import Codec
+from stanchion.lake.files import sync
+from stanchion.lake.stats import Stats
+from stanchion.spark.archiving.rows import IN_FILES, IS_FIRST, batches_of, items_in_rows, jobs_in
 from stanchion.spark.archiving.typed import TypedColumns
-from stanchion.spark.datasource.delta.files import sync
-from stanchion.spark.datasource.delta.stats import Stats
-from stanchion.spark.datasource.reading.schema import COLUMNS, TIMESTAMP, arrow_schema, batch_of_rows
+from stanchion.spark.datasource.reading.schema import TIMESTAMP
 from stanchion.stores.records.jobs import JobRow
 
 End = tuple[str, int]
 """A finish: the job's id and `finished_at`. The archive holds each once."""
 
-NAMES = tuple(COLUMNS["history"])
-IN_FILES = arrow_schema("history", NAMES)
-"""The columns of the files; the day is the name of their folder."""
 DAY = "day"
+"""The column that names the folders."""
 
-_AS_STORED = Codec()  # without keys, so that encrypted values stay encrypted
 _ROWS, _BYTES = 50_000, 64 * 1024 * 1024
 """Limits of a row group, whichever is reached first."""
 
 
 class Written(NamedTuple):
-    """A new file. `path`: inside the archive; `stats`: JSON in Delta's format."""
+    """A new file. `path`: inside the archive; `stats`: JSON in Delta's format; the jobs in it, and their items."""
 
     path: str
     day: str
     size: int
-    rows: int
     stats: str
+    jobs: int
+    items: int
 
 
 class Part(NamedTuple):
@@ -61,14 +60,12 @@ class Files:
         self._rows = self._bytes = 0
 
     def add(self, rows: Sequence[JobRow]) -> None:
-        """Write finished jobs, as stored."""
-        if not rows:
-            return
-        batch = self._typed.added(batch_of_rows(rows, "history", NAMES, 0, _AS_STORED))
-        self._buffer.append(batch)
-        self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + batch.nbytes
-        if self._rows >= _ROWS or self._bytes >= _BYTES:
-            self._flush()
+        """Write finished jobs, a row for each item."""
+        for batch in map(self._typed.added, batches_of(rows)):
+            self._buffer.append(batch)
+            self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + batch.nbytes
+            if self._rows >= _ROWS or self._bytes >= _BYTES:
+                self._flush()
 
     def close(self) -> list[Written]:
         """Sync everything to disk; return the files."""
@@ -98,17 +95,20 @@ class _File:
         self._place.parent.mkdir(parents=True, exist_ok=True)
         self._writer = pq.ParquetWriter(self._place, schema, compression="zstd")
         self._stats = Stats()
+        self._jobs = self._items = 0
 
     def write(self, table: pa.Table) -> None:
         self._writer.write_table(table)
         self._stats.add(table)
+        self._jobs, self._items = self._jobs + jobs_in(table), self._items + items_in_rows(table)
 
     def close(self) -> Written:
         self._writer.close()
         # The store deletes these jobs after the commit, so the files must survive a power failure.
         sync(self._place)
         sync(self._place.parent)
-        return Written(self._path, self._day, self._place.stat().st_size, self._stats.rows, self._stats.text)
+        size = self._place.stat().st_size
+        return Written(self._path, self._day, size, self._stats.text, self._jobs, self._items)
 
     def drop(self) -> None:
         self._writer.close()
@@ -118,10 +118,10 @@ class _File:
 def ends_in(places: Sequence[Path], most: int = 100_000) -> Iterator[list[End]]:
     """Yield the finishes in files, in batches."""
     for place in places:
-        with pq.ParquetFile(place) as file:
-            for batch in file.iter_batches(most, columns=["id", "finished_at"]):
-                moments = batch.column(1).cast(TIMESTAMP).cast(pa.int64()).to_pylist()
-                yield list(zip(batch.column(0).to_pylist(), moments, strict=True))
+        rows = ds.dataset(place, schema=IN_FILES, format="parquet")
+        for batch in rows.to_batches(columns=["id", "finished_at"], filter=IS_FIRST, batch_size=most):
+            moments = batch.column(1).cast(TIMESTAMP).cast(pa.int64()).to_pylist()
+            yield list(zip(batch.column(0).to_pylist(), moments, strict=True))
 
 
 def drop(folder: Path, written: Sequence[Written]) -> None:

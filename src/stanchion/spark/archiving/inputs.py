@@ -9,21 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, time
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from stanchion.pipelines.backfilling.sources import Found
-from stanchion.spark.archiving.files import DAY, IN_FILES
+from stanchion.spark.archiving.files import DAY
+from stanchion.spark.archiving.rows import CHUNK, FIELDS, IN_FILES, IS_FIRST, NAMES, Values, contents_in
 from stanchion.spark.archiving.table import existing_archive
-from stanchion.spark.datasource.reading.schema import stored_fields
 from stanchion.stores.records.jobs import UNLANED, JobRow
 from stanchion.stores.rules.lifecycle.trail import entry_in_trail
 
-_NAMES = IN_FILES.names
-_FIELDS = stored_fields(_NAMES)
 _TIMES = frozenset(field.name for field in IN_FILES if pa.types.is_timestamp(field.type))
 
 
@@ -66,27 +63,29 @@ class ArchivedItems:
         return dict(zip(several.column("id").to_pylist(), last, strict=True))
 
     def _of_day(self, day: date) -> Iterator[JobRow]:
-        found = self._dataset(self._places[day]).to_table(columns=_NAMES, filter=self._here()).sort_by("id")
+        columns = [*NAMES, CHUNK]
+        found = self._dataset(self._places[day]).to_table(columns=columns, filter=self._here()).sort_by("id")
         for batch in found.to_batches(max_chunksize=1000):
             for values in batch.to_pylist():
                 yield JobRow(**_stored(values))
 
     def _here(self) -> ds.Expression:
-        """Return the condition that an item is in the queue, or has passed it."""
+        """Return the condition for the first rows of jobs that are in the queue, or have passed it."""
         passed = pc.match_substring(ds.field("trail"), entry_in_trail(self._queue))
-        return (ds.field("queue") == self._queue) | passed
+        return IS_FIRST & ((ds.field("queue") == self._queue) | passed)
 
     def _dataset(self, places: list[str]) -> ds.Dataset:
         return ds.dataset(places, schema=IN_FILES, format="parquet")
 
 
-def _stored(values: Mapping[str, Any]) -> dict[str, Any]:
+def _stored(values: Values) -> Values:
     """Return the fields of a JobRow with the content of an archived one."""
     fields = {
         field: _micros(values[name]) if name in _TIMES else values[name]
-        for field, name in zip(_FIELDS, _NAMES, strict=True)
+        for field, name in zip(FIELDS, NAMES, strict=True)
     }
-    return {**fields, "lane": UNLANED if fields["lane"] is None else fields["lane"], "rank": fields["priority"]}
+    lane = UNLANED if fields["lane"] is None else fields["lane"]
+    return {**fields, **contents_in(values), "lane": lane, "rank": fields["priority"]}
 
 
 def _micros(moment: datetime | None) -> int | None:

@@ -99,7 +99,8 @@ class Run:
         except ArchiveBusy:
             drop(self._folder, written)
             raise
-        self._done.archived += sum(one.rows for one in written)
+        self._done.archived += sum(one.jobs for one in written)
+        self._done.items += sum(one.items for one in written)
         self._done.files += len(written)
         self._watch(self._done.archived)
 

@@ -21,10 +21,10 @@ from deltalake.transaction import AddAction
 from stanchion.core.spark_errors import ArchiveBusy
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput
-from stanchion.spark.archiving.files import DAY, IN_FILES, Part, Written
-from stanchion.spark.datasource.delta.files import sync
-from stanchion.spark.datasource.delta.table import ALL_BOUNDED
-from stanchion.spark.datasource.reading.schema import ddl
+from stanchion.lake.delta import ALL_BOUNDED
+from stanchion.lake.files import sync
+from stanchion.spark.archiving.files import DAY, Part, Written
+from stanchion.spark.archiving.rows import DDL, IN_FILES
 
 if TYPE_CHECKING:
     from deltalake.transaction import RemoveAction
@@ -63,7 +63,7 @@ class ArchiveTable:
         ]
 
     def rows(self) -> int:
-        """Return the number of finished jobs in it."""
+        """Return the number of rows in it."""
         return sum(part.rows for part in self.parts())
 
     def commit(self, written: Sequence[Written]) -> None:
@@ -159,7 +159,7 @@ def new_archive(folder: Path, fields: Sequence[pa.Field] = ()) -> ArchiveTable:
         mode="ignore",
         partition_by=[DAY],
         name=NAME,
-        description="Finished jobs, each finish once",
+        description="Finished jobs, each finish once, a row for each item",
         configuration=ALL_BOUNDED,
     )
     return ArchiveTable(folder, delta)
@@ -183,8 +183,8 @@ def _bound(moment: datetime | None, otherwise: int) -> int:
 
 
 def archived_jobs(spark: SparkSession, folder: Path) -> DataFrame:
-    """Return the archive in a folder as a DataFrame, with all columns of history."""
+    """Return the archive in a folder as a DataFrame, with the columns of `IN_FILES`: see rows.py."""
     files = [part.place for part in existing_archive(folder).parts()]
     if not files:
-        return spark.createDataFrame([], ddl("history"))
-    return spark.read.schema(ddl("history")).parquet(*files).select(*IN_FILES.names)
+        return spark.createDataFrame([], DDL)
+    return spark.read.schema(DDL).parquet(*files)

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from stanchion.app import Stanchion
 from stanchion.context import context_of
 from stanchion.errors import InvalidInput
+from stanchion.schemas.typed_columns import arrow_type
 from stanchion.spark.datasource.reading.typed import TypedPayloads
-from stanchion.spark.datasource.reading.typed_arrow import arrow_type
 
 PREFIX = "payload_"
 
@@ -19,17 +19,19 @@ PREFIX = "payload_"
 class TypedColumns:
     """The columns for the queues with a schema. Pickled into Spark's tasks.
 
-    Raises InvalidInput for two queues whose names differ only in case: Spark can't distinguish their columns.
+    Raises InvalidInput for two queues whose columns Spark can't distinguish: their names differ only in case, or in
+    dots and underscores.
     """
 
     def __init__(self, payloads: Sequence[TypedPayloads] = ()) -> None:
         self._payloads = list(payloads)
         names: dict[str, str] = {}
         for one in self._payloads:
-            other = names.setdefault(one.queue.lower(), one.queue)
+            other = names.setdefault(column_of(one.queue).lower(), one.queue)
             if other != one.queue:
                 raise InvalidInput(
-                    f"the typed columns of the queues {other!r} and {one.queue!r} would differ in case only"
+                    f"the typed columns of the queues {other!r} and {one.queue!r} would have one name, without case "
+                    f"and dots: rename one, or archive them into two folders"
                 )
 
     @classmethod
@@ -45,7 +47,7 @@ class TypedColumns:
     @property
     def fields(self) -> list[pa.Field]:
         """The columns."""
-        return [pa.field(f"{PREFIX}{one.queue}", arrow_type(one.schema.struct)) for one in self._payloads]
+        return [pa.field(column_of(one.queue), arrow_type(one.schema.struct)) for one in self._payloads]
 
     def added(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a batch of finished jobs with these columns."""
@@ -59,3 +61,8 @@ class TypedColumns:
         structs = payloads.or_null(batch.filter(mine))
         places = pc.subtract(pc.cumulative_sum(mine.cast(pa.int64())), 1)
         return structs.take(pc.if_else(mine, places, pa.scalar(None, pa.int64())))
+
+
+def column_of(queue: str) -> str:
+    """Return the name of a queue's column, without dots: Spark and others read a dot as the way to a nested field."""
+    return f"{PREFIX}{queue.replace('.', '_')}"

@@ -38,7 +38,8 @@ class KeptApps:
 
     def begin(self) -> None:
         """Start with no apps: connections belong to the process that opened them."""
-        self._lock = threading.Lock()
+        # Reentrant: the garbage collector may end the block of an abandoned generator while this thread has the lock.
+        self._lock = threading.RLock()
         self._kept: dict[object, _Kept] = {}
         self._closer: threading.Timer | None = None
 

@@ -153,7 +153,7 @@ def _errors(jobs: DataFrame) -> Figures:
             "kind": _kind(F.col("entry.error")),
         }
     ).withColumn("group", F.coalesce("entry.group", _group(F.col("kind"))))
-    newest = F.sort_array(F.collect_list(F.when(F.col("died"), F.struct("finished", "id"))), asc=False)
+    newest = F.sort_array(F.collect_set(F.when(F.col("died"), F.struct("finished", "id"))), asc=False)
     kinds = each.groupBy("group", "queue", "task").agg(
         F.min("kind").alias("error"),
         F.count("*").alias("count"),

@@ -1,6 +1,6 @@
-"""The finished jobs of a report: archived ones, and ones in the store that are not archived yet.
+"""The finished items of a report: archived ones, and ones in the store that are not archived yet.
 
-A dead letter counts as a dead job of the queue that it comes from.
+A job that carries a chunk counts as its items. A dead letter counts as a dead job of the queue that it comes from.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
 
 from stanchion.app import Stanchion
 from stanchion.core.service_levels import BANDS
-from stanchion.core.values.codec import Codec
 from stanchion.reporting.finished import USED
+from stanchion.spark.archiving.rows import FIRST
 from stanchion.spark.archiving.table import archived_jobs
 from stanchion.spark.datasource.options import checked_options
+from stanchion.spark.datasource.reading.items import ItemRows
 from stanchion.spark.datasource.reading.read import query_of
-from stanchion.spark.datasource.reading.schema import Of, arrow_schema, batch_of_rows, ddl
+from stanchion.spark.datasource.reading.schema import Of, arrow_schema, ddl
 from stanchion.stores.fields.jobs import DEATH
 from stanchion.stores.protocol import pages
 from stanchion.stores.records.jobs import JobState
@@ -56,7 +57,8 @@ def dead_letters(spark: SparkSession, app: Stanchion) -> DataFrame | None:
 
 def _stored(spark: SparkSession, app: Stanchion, of: Of, names: Sequence[str]) -> DataFrame:
     if not app.store.capabilities.processes:
-        batches = [batch_of_rows(rows, of, names, app.store.now(), Codec()) for rows in pages(app.store, query_of(of))]
+        made = ItemRows(of, names)
+        batches = [batch for rows in pages(app.store, query_of(of)) for batch in made.of_rows(app, rows)]
         return spark.createDataFrame(pa.Table.from_batches(batches, arrow_schema(of, names)))
     kinds = dict(one.split(" ") for one in ddl(of).split(", "))
     url = checked_options({"url": app.url}, "read")["url"]
@@ -72,22 +74,30 @@ def finished_jobs(
     until: datetime | None,
     queues: Sequence[str],
 ) -> DataFrame:
-    """Return each finish once, with the columns for the report: times in seconds, errors and the route as lists."""
+    """Return each finished item once, with the columns of a report: times in seconds, errors and the route as lists."""
     chosen = [F.lit(True)]
     chosen += [F.col("finished_at") >= F.lit(since)] if since else []
     chosen += [F.col("finished_at") < F.lit(until)] if until else []
     chosen += [F.col("queue").isin(*queues)] if queues else []
     parts: list[DataFrame] = []
     if folder is not None:
-        parts.append(_filtered(archived_jobs(spark, folder), chosen))
+        archived = archived_jobs(spark, folder)
+        parts.append(_filtered(_items(archived), chosen))
     if app is not None:
         live = _filtered(live_history(spark, app), chosen)
-        if parts:
-            live = live.join(parts[0].select("id", "finished_at"), ["id", "finished_at"], "left_anti")
+        if folder is not None:
+            ends = _filtered(archived.where(FIRST), chosen).select("id", "finished_at")
+            live = live.join(ends, ["id", "finished_at"], "left_anti")
         parts.append(live.select(*USED))
         letters = dead_letters(spark, app)
         parts += [] if letters is None else [_filtered(letters, chosen)]
     return _computed(reduce(lambda one, other: one.unionByName(other), parts))
+
+
+def _items(archived: DataFrame) -> DataFrame:
+    """Return a row for each item, also of chunks that the archive has in one row; none for a divided chunk."""
+    items = F.when(F.col("item").isNull(), F.coalesce("items", F.lit(1))).otherwise(1)
+    return archived.withColumn("each", F.explode(F.array_repeat(F.lit(0), items)))
 
 
 def _filtered(jobs: DataFrame, chosen: list[Column]) -> DataFrame:
@@ -102,6 +112,7 @@ def _computed(jobs: DataFrame) -> DataFrame:
         band = band.when(F.col("priority") >= one.least, number)
     ended = F.col("state").isin("done", "dead")
     told = F.from_json("headers", "struct<`x-route`: array<array<string>>, `x-forked`: int>")
+    items = F.greatest(F.coalesce("items", F.lit(1)), F.lit(1))  # each has its part of the run time
     own = F.coalesce(told["x-forked"], F.lit(0)) + 1
     route = F.slice(told["x-route"], own, F.size(told["x-route"]))
     return jobs.select(
@@ -116,7 +127,7 @@ def _computed(jobs: DataFrame) -> DataFrame:
         seconds("finished_at").alias("finished"),
         seconds("started_at").alias("started"),
         F.greatest(seconds("started_at") - seconds("run_at"), F.lit(0.0)).alias("pickup"),
-        F.when(ended, F.greatest(seconds("finished_at") - seconds("started_at"), F.lit(0.0))).alias("run"),
+        F.when(ended, F.greatest(seconds("finished_at") - seconds("started_at"), F.lit(0.0)) / items).alias("run"),
         _errors().alias("errors"),
         F.when(F.col("headers").contains("x-route"), route).alias("route"),
     )

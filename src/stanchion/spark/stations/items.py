@@ -33,13 +33,15 @@ PARTS_MAX = 16
 class ReservedItems:
     """The reserved items of a batch, for its tasks. `parts`: the first and last id of each part.
 
-    `trace`: the headers of new items, of the span of the batch. An item that moves on keeps its own.
+    `trace`: the headers of new items, of the span of the batch. An item that moves on keeps its own. `chunks`: some of
+    the jobs carry many items.
     """
 
     station: Station
     token: str
     parts: Sequence[tuple[str, str]]
     trace: Headers = field(default_factory=dict)
+    chunks: bool = False
 
     def frame(
         self, like: DataFrame, work: Callable[[list[JobRow]], Iterator[pa.RecordBatch]], schema: str

@@ -22,7 +22,7 @@ from stanchion.spark.stations.items import ReservedItems
 from stanchion.spark.stations.stateful import windows_of, writer_of
 from stanchion.spark.stations.traced import batch_span
 from stanchion.streams import SinkBatch
-from stanchion.streams.state import ranges
+from stanchion.streams.sizing import ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -98,12 +98,14 @@ class _Batches:
         found = SinkBatch.pending(station.context.store, station.queue)
         if found is None:  # it was finished before
             return
-        batch, ids = found
-        if not ids:
+        batch, jobs = found
+        if not jobs:
             batch.drop_rest()
             return
-        with batch_span(station.context, station, batch.token, len(ids)) as trace:
-            work_on_frame(ReservedItems(station, batch.token, ranges(ids, self.partitions), trace), frame, batch)
+        items = sum(job.items for job in jobs)
+        with batch_span(station.context, station, batch.token, items) as trace:
+            parts, chunks = ranges(jobs, self.partitions), items > len(jobs)
+            work_on_frame(ReservedItems(station, batch.token, parts, trace, chunks), frame, batch)
 
 
 def record_failure(station: Station, error: str) -> None:

@@ -137,6 +137,7 @@ def _items(
         stream = stream.option("expect", json.dumps(expected))
     if windows.late is not None:
         stream = stream.option("late", station.topology.queue(windows.late))
+        stream = stream.option("keepArrival", str(station.options.keep_arrival).lower())
     if ui is not None:
         stream = stream.option("ui", ui)
     found = stream.schema(f"id string, payload {ddl_of(struct_of(frame.schema))}").load()

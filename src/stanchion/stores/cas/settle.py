@@ -32,6 +32,8 @@ class Outcomes:
                 last, end = outcome.then, outcome_rules.ends_in(outcome)
             step = outcome_rules.settled(row, outcome, facts.settings[end], facts.now)
             opens = last if isinstance(last, Continue | Commit) and step.counted == "moved" else None
+            if opens is not None:
+                outcome_rules.refuse_rows(opens)
             return Decision(step.state(facts.now), step.row, step.counted, opens=opens, told=step.told)
 
         leases = [outcome.lease for outcome in outcomes]

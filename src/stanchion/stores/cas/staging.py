@@ -5,7 +5,7 @@ the publication has begun, (3) the pieces are pushed one after the other, each u
 (4) the rest of the stage is deleted, (5) the record is deleted. After a death past (2), outbox recovery or a repeat
 continues with (3). A piece that was pushed is not pushed again, even if its jobs are done and forgotten.
 
-With jobs to finish: (1) the value is read, (2) the reserved jobs are counted and committed, (3) the value is written.
+With jobs to finish: (1) the value is read, (2) the reserved jobs are counted and ended, (3) the value is written.
 After a death in (2) the batch has fewer reserved jobs, and must run again with those.
 """
 
@@ -22,7 +22,7 @@ from stanchion.errors import CannotJoin
 from stanchion.stores.cas.entries import STALE, new_job_in
 from stanchion.stores.cas.outbox import PushOnce
 from stanchion.stores.records.jobs import JobState, Lease, NewJob
-from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.records.outcomes import Commit, Ending
 from stanchion.stores.records.prepared import Prepared
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange
@@ -124,7 +124,7 @@ class Staging:
         pushes: PushOnce,
         prepared: PushPrepared,
         compare_and_set: Callable[[str, str, str | None, int], bool],
-        settle: Callable[[Sequence[Commit]], list[JobState | None]],
+        settle: Callable[[Sequence[Ending]], list[JobState | None]],
     ) -> None:
         self._rows, self._pushes, self._prepared = rows, pushes, prepared
         self._compare_and_set, self._settle = compare_and_set, settle
@@ -210,13 +210,13 @@ class Staging:
 
     def _finish(self, finish: Finish) -> None:
         ids = self._rows.ids_reserved(finish.queue, finish.token)
-        if len(ids) != finish.jobs:
+        ends = {end.lease.id: end for end in finish.ends}
+        if len(ids) != finish.jobs or not ends.keys() <= set(ids):
             raise LeasesLost(finish.queue, finish.jobs, len(ids))
         lost = 0
         for start in range(0, len(ids), _COMMITS_MAX):
-            states = self._settle(
-                [Commit(Lease(finish.queue, job, finish.token)) for job in ids[start : start + _COMMITS_MAX]]
-            )
+            some = ids[start : start + _COMMITS_MAX]
+            states = self._settle([ends.get(job) or Commit(Lease(finish.queue, job, finish.token)) for job in some])
             lost += states.count(None)
         if lost:
             raise LeasesLost(finish.queue, finish.jobs, finish.jobs - lost)

@@ -168,6 +168,7 @@ FIELDS: Final = (
     Field("trail", Kind.JSON),
     Field("entry_payload", Kind.CONTENT, about="The payload at its entry into the first queue, if it is kept."),
     Field("past_waits", Kind.JSON),
+    Field("kept_payloads", Kind.JSON, about="The payloads on arrival in queues that it has left."),
     Field("finished_at", Kind.MICROS, Step.RESTARTED, Of.HISTORY, listed=True, compared=True),
     Field("result", Kind.CONTENT, Step.RESTARTED, Of.HISTORY, about="The result that it was committed with."),
 )
@@ -179,8 +180,12 @@ FINISHED: Final = tuple(field for field in FIELDS if field.of is not Of.LIVE)
 
 SPANS: Final = tuple(field.name for field in FIELDS if field.kind is Kind.REAL and field.within is None)
 """Spans of time in seconds, longer than none."""
-UNCLAIMED: Final = "past_waits"
-"""The last field of live jobs: no worker needs it, so claims read those before it."""
+KEPT: Final = "kept_payloads"
+"""The payloads with which a job came to queues that it has left, where these keep them."""
+UNCLAIMED: Final = ("past_waits", KEPT)
+"""The last fields of live jobs: no worker needs them, so claims read those before them."""
+LONG: Final = (*(field.name for field in FIELDS if field.kind is Kind.CONTENT), KEPT)
+"""The fields that hold chunks."""
 COMPARED: Final = frozenset(field.name for field in FIELDS if field.compared)
 """The fields that queries compare."""
 

@@ -8,7 +8,7 @@ from typing import Final
 from stanchion.stores.fields.jobs import BY_RULE, HOLDS, KINDS, LIMITS, LIVE, WAITS, Kind, Step, cleared
 from stanchion.stores.records.jobs import JobRow, NewJob
 
-VERSION: Final = 7
+VERSION: Final = 8
 """The number of steps in `migrations.MIGRATIONS`."""
 
 LIVE_COLUMNS: Final = tuple(field.name for field in LIVE)

@@ -16,7 +16,7 @@ from stanchion.stores.grpc.receiving.receivers import Receivers
 from stanchion.stores.grpc.repeats import Repeats
 from stanchion.stores.grpc.status import Statuses
 from stanchion.stores.grpc.wakeup import StreamedSignals
-from stanchion.stores.ports import BehindManagers, Extensible, as_port
+from stanchion.stores.ports import BehindManagers, Extensible, ResultTables, as_port
 from stanchion.stores.protocol import Port, Store
 from stanchion.stores.records.calls import seconds_for
 from stanchion.stores.records.capabilities import Capabilities
@@ -29,6 +29,7 @@ from stanchion.stores.records.queues import QueueSettings, QueueStats, Semaphore
 from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.rules.leases.lost_leases import LostLeaseDelay, default_delay
+from stanchion.stores.rules.lifecycle.outcomes import have_rows
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
 
 
@@ -79,6 +80,8 @@ class GrpcStore(Extensible):
             raise InvalidInput("a client can't move the clock of a manager's store; test with a local store")
 
     def extension(self, port: type[Port]) -> Port | None:
+        if port is ResultTables:
+            return self._database.store.extension(port) if self._database.given else None
         return as_port(self, port) if port is BehindManagers else super().extension(port)
 
     # -- life of the store itself
@@ -145,6 +148,8 @@ class GrpcStore(Extensible):
     def settle(self, outcomes: Sequence[Outcome], tx: object = None, *, repeat: bool = False) -> list[JobState | None]:
         if tx is not None:
             return self._settled_in(tx, outcomes, repeat)
+        if have_rows(outcomes):
+            return self._settled_with_rows(outcomes, repeat)
         return self._receivers.settle(outcomes, repeat=repeat)
 
     def _settled_in(self, tx: object, outcomes: Sequence[Outcome], repeat: bool) -> list[JobState | None]:
@@ -156,6 +161,13 @@ class GrpcStore(Extensible):
             if state is not None and not isinstance(one, (Extend, Progress))
         ]
         self._commits.wait_for(store, ends, tx)
+        return states
+
+    def _settled_with_rows(self, outcomes: Sequence[Outcome], repeat: bool) -> list[JobState | None]:
+        """Settle outcomes of which some have rows, which only the database takes; then free the room of their jobs."""
+        states = self._database.store.settle(outcomes, repeat=repeat)
+        ends = [one.lease for one in outcomes if not isinstance(one, (Extend, Progress))]
+        self._receivers.settled_elsewhere(ends)
         return states
 
     def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:

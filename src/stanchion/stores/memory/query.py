@@ -68,6 +68,7 @@ class Queries:
             totals=Counts(**known.counts) if "totals" in fields else Counts(),
             next_due=min(dues, default=None),
             heads=_heads(live, now) if "heads" in fields else (),
+            chunks=sum(row.items is not None for row in live) if "chunks" in fields else 0,
         )
 
     def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:

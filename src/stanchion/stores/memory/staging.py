@@ -11,7 +11,7 @@ from stanchion.stores.memory.push import Pushes
 from stanchion.stores.memory.settle import Outcomes
 from stanchion.stores.memory.values import Values
 from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.records.outcomes import Commit, Ending
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.rules.staging import KEPT_STAGED, WRITE_KIND, WRITES_KEPT, published_at, value_of_write
 
@@ -46,10 +46,10 @@ class Staging:
             self.unstage(publication.write)
             return False
         jobs = self._to_publish(publication)
-        commits = [] if publication.finish is None else self._to_finish(publication.finish)
+        ends = [] if publication.finish is None else self._to_finish(publication.finish)
         self._pushes.refuse_duplicates(jobs)
         self._values.compare_and_set(*value)
-        self._outcomes.settle(commits)
+        self._outcomes.settle(ends)
         self._pushes.store(jobs)
         self.unstage(publication.write)
         return True
@@ -73,8 +73,9 @@ class Staging:
             jobs += [found[job_id] for job_id in sorted(found)]
         return jobs
 
-    def _to_finish(self, finish: Finish) -> list[Commit]:
-        rows = self._jobs.reserved(finish.queue, finish.token)
-        if len(rows) != finish.jobs:
-            raise LeasesLost(finish.queue, finish.jobs, len(rows))
-        return [Commit(row.lease) for row in rows]
+    def _to_finish(self, finish: Finish) -> list[Ending]:
+        leases = [row.lease for row in self._jobs.reserved(finish.queue, finish.token)]
+        ends = {end.lease: end for end in finish.ends}
+        if len(leases) != finish.jobs or not ends.keys() <= set(leases):
+            raise LeasesLost(finish.queue, finish.jobs, len(leases))
+        return [ends.get(lease) or Commit(lease) for lease in leases]

@@ -19,12 +19,12 @@ from stanchion.stores.memory.operate import Operations
 from stanchion.stores.memory.push import Pushes
 from stanchion.stores.memory.query import Queries
 from stanchion.stores.memory.queues import Queues
-from stanchion.stores.memory.settle import Outcomes
+from stanchion.stores.memory.settle import Outcomes, Tables
 from stanchion.stores.memory.slots import Slots
 from stanchion.stores.memory.staging import Staging
 from stanchion.stores.memory.values import Values
 from stanchion.stores.memory.workers import Workers
-from stanchion.stores.ports import Extensible, FollowsTransactions, as_port
+from stanchion.stores.ports import Extensible, FollowsTransactions, ResultTables, as_port
 from stanchion.stores.protocol import Port
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim
@@ -90,7 +90,7 @@ class MemoryStore(Extensible):
         pushes = Pushes(jobs, slots)
         self._flows = flows = Flows(jobs, slots, pushes)
         self._workers = workers = Workers(jobs, flows, slots)
-        self._outcomes = outcomes = Outcomes(jobs, pushes, flows)
+        self._outcomes = outcomes = Outcomes(jobs, pushes, flows, tables := Tables())
         claims = Claims(jobs, slots, flows, workers, outcomes)
         self._starts = Starts(jobs, pushes, claims)
         self._staging = staging = Staging(jobs, pushes, outcomes, values)
@@ -116,6 +116,7 @@ class MemoryStore(Extensible):
         self.semaphores = read(slots.semaphores)
         self.flow_nodes, self.flow_ends = read(flows.flow_nodes), read(flows.flow_ends)
         self.values = read(values.values)
+        self.make_table, self.table_rows = locked(tables.make_table), read(tables.table_rows)
         self.compare_and_set = with_signs(locked(values.compare_and_set), listeners.announce)
 
     def _locked(self, verb: Callable[P, T]) -> Callable[P, T]:
@@ -225,7 +226,7 @@ class MemoryStore(Extensible):
     def extension(self, port: type[Port]) -> Port | None:
         if port is FollowsTransactions and self._transactions is not None:
             return as_port(self, port)
-        return super().extension(port)
+        return as_port(self, port) if port is ResultTables else super().extension(port)
 
     @property
     def uncommitted(self) -> int:

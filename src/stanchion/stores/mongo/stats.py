@@ -34,11 +34,13 @@ class Stats:
         totals = self._counters.counts(queues) if "totals" in fields else {}
         heads = self._heads(queues, states) if {"next_due", "heads"}.intersection(fields) else {}
         dues = self._dues(queues, heads) if "next_due" in fields else {}
+        chunks = self._chunks(queues) if "chunks" in fields else {}
         return {
             one: stats_in((states or {}).get(one, Sizes()), more.get(one, Sizes()), fields)._replace(
                 totals=totals.get(one, Counts()),
                 next_due=dues.get(one),
                 heads=heads.get(one, ()) if "heads" in fields else (),
+                chunks=chunks.get(one, 0),
             )
             for one in queues
         }
@@ -52,6 +54,15 @@ class Stats:
         return self._sums(
             queues, {"items": {"$exists": True, **NUMBER, "$type": ["int", "long"]}}, {"$subtract": ["$items", 1]}
         )
+
+    def _chunks(self, queues: Collection[str]) -> dict[str, int]:
+        """Return the numbers of live chunks, by an index that has only these."""
+        stages = (
+            {"$match": {"live": True, "queue": {"$in": list(queues)}, "items": {"$exists": True}}},
+            {"$group": {"_id": "$queue", "count": {"$sum": 1}}},
+        )
+        found = self._server.call(lambda on, _again: list(on.documents(on.jobs, *stages)))
+        return {one["_id"]: one["count"] for one in found}
 
     def _sums(self, queues: Collection[str], such: Document, each: object) -> dict[str, Sizes]:
         """Return the sums of an expression over such live jobs of these queues."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from sqlalchemy import text
 
@@ -17,12 +17,14 @@ from stanchion.stores.postgres.push import CONTENTS, Contents, asked, content, p
 from stanchion.stores.postgres.settle import HELD, PLAIN
 from stanchion.stores.records.jobs import SECOND, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Move, Outcome
+from stanchion.stores.rules.lifecycle.trail import KEPT_MOST
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Params, Runner
 from stanchion.stores.sql.engine.schema import HISTORY_COLUMNS
 from stanchion.stores.sql.jobs.moves import FEW_STOPS
 from stanchion.stores.sql.rows.queues import QueueRows
 
+_KEEPS_ARRIVAL = attrgetter("keep_arrival")  # called by built-ins, without a frame for each job
 _CAME_WITH = "coalesce(job.arrival_payload, job.payload)"
 # Chunks are long: one that has not changed is not compared with itself.
 _CHANGED = f"""(
@@ -43,13 +45,29 @@ _TRAIL = f"""concat(
     {_HERE}, ',', job.attempts, ',', CASE WHEN {_CHANGED} THEN 1 ELSE 0 END, '],[', given.there, ',', {ONCE}, ']]'
 )"""
 
+_CAME_AT = """CASE
+    WHEN job.trail IS NULL OR job.trail ~ ',[012]\\]\\]$' THEN job.enqueued_at
+    ELSE CAST(CAST(job.trail AS jsonb) -> -1 ->> 1 AS bigint)
+END"""
+_KEEPS = f"""kept_payloads = CASE WHEN given.keep_arrival THEN concat(
+        coalesce(left(job.kept_payloads, -1) || ',', '{{'),
+        given.here, ':[', {_CAME_AT}, ',', CAST(to_json({_CAME_WITH}) AS text), ']}}'
+    ) ELSE job.kept_payloads END,
+"""
+_ROOM = f"""AND (NOT given.keep_arrival OR (
+    length(coalesce(job.kept_payloads, '')) + length({_CAME_WITH}) <= {KEPT_MOST} AND (job.kept_payloads IS NULL OR (
+        strpos(job.kept_payloads, given.here || ':[') = 0 AND right(job.kept_payloads, 3) = '"]}}'
+    ))
+))"""
+"""The condition that a kept payload can be added behind the others: the queue has kept none before."""
+
 _MOVES = f"""
     WITH {{before}} given AS (
         SELECT item.id, {{given}}, way.* FROM jsonb_to_recordset(CAST(:moves AS jsonb)) AS item (
             id uuid, payload text, way int {{more}}
         ) JOIN jsonb_to_recordset(CAST(:ways AS jsonb)) AS way (
             way int, queue text, token text, target text, here text, there text, delay bigint, lane int,
-            headers text, keeps_headers boolean, keep_entry boolean
+            headers text, keeps_headers boolean, keep_entry boolean, keep_arrival boolean
         ) USING (way)
     ), was AS MATERIALIZED (
         -- An UPDATE returns what it has written. Who brings a chunk holds the lease: nobody else changes what it was.
@@ -66,11 +84,13 @@ _MOVES = f"""
                 ELSE {_CAME_WITH}
             END,
             trail = {_TRAIL}, headers = CASE WHEN given.keeps_headers THEN job.headers ELSE given.headers END,
+            {{keeps}}
             {resets(Step.MOVED)}
         FROM given
         WHERE job.id = given.id AND job.queue = given.queue AND {HELD} AND {PLAIN}
             AND (job.trail IS NULL OR {FEW_STOPS})
             AND (job.items IS NULL OR given.payload IS NULL OR given.items IS NOT NULL)
+            {{room}}
         RETURNING given.queue AS left_queue, CAST(job.id AS text) AS id, given.token,
             CASE WHEN given.items IS NULL THEN job.items ELSE (SELECT items FROM was WHERE was.id = job.id) END AS items
     ), counted AS (
@@ -81,14 +101,22 @@ _MOVES = f"""
         left_queue IN (SELECT name FROM stanchion_queues WHERE max_running IS NOT NULL) AS bounded
     FROM moved
 """
-_MOVE = text(_MOVES.format(before="", given="payload, CAST(NULL AS int) AS items", more=""))
-_MOVE_CHUNKS = text(
-    _MOVES.format(
-        before=f"{CONTENTS},",
-        given=f"coalesce(payload, {content('content')}) AS payload, items",
-        more=", items int, content int",
+_OF_ITEMS = {"before": "", "given": "payload, CAST(NULL AS int) AS items", "more": ""}
+_OF_CHUNKS = {
+    "before": f"{CONTENTS},",
+    "given": f"coalesce(payload, {content('content')}) AS payload, items",
+    "more": ", items int, content int",
+}
+_STATEMENTS = {
+    (of_chunks, keeps): text(
+        _MOVES.format(
+            **(_OF_CHUNKS if of_chunks else _OF_ITEMS), keeps=_KEEPS if keeps else "", room=_ROOM if keeps else ""
+        )
     )
-)
+    for of_chunks in (False, True)
+    for keeps in (False, True)
+}
+"""The statements, by whether some moves bring chunks, and by whether some keep the payload of the arrival."""
 
 
 _AS_ENDED = {
@@ -114,8 +142,8 @@ class PostgresMoves:
         shown = {queue: json.dumps(logical_name(queue), ensure_ascii=False) for queue in _queues_of(moves)}
         ways: dict[tuple[object, ...], dict[str, object]] = {}
         given, contents = [], Contents()
-        for lease, queue, payload, delay, lane, headers, keep_entry, _ in moves:
-            way = ways.setdefault((lease.queue, lease.token, queue, delay, lane, headers, keep_entry), {})
+        for lease, queue, payload, delay, lane, headers, keep_entry, _, keep_arrival in moves:
+            way = ways.setdefault((lease.queue, lease.token, queue, delay, lane, headers, keep_entry, keep_arrival), {})
             if not way:
                 way |= {
                     "way": len(ways),
@@ -129,6 +157,7 @@ class PostgresMoves:
                     "headers": headers,
                     "keeps_headers": headers is None,
                     "keep_entry": keep_entry,
+                    "keep_arrival": keep_arrival,
                 }
             one: dict[str, object] = {"id": lease.id, "way": way["way"]}
             if isinstance(payload, bytes):
@@ -137,7 +166,7 @@ class PostgresMoves:
                 one["payload"] = payload
             given.append(one)
         params = {"moves": json.dumps(given), "ways": json.dumps(list(ways.values())), **contents.params}
-        found = run.rows(_MOVE_CHUNKS if contents else _MOVE, params)
+        found = run.rows(_STATEMENTS[bool(contents), any(map(_KEEPS_ARRIVAL, moves))], params)
         done = {(left, job, token) for job, left, token, _ in found}
         run.woken.update(left for _, left, _, bounded in found if bounded)  # there is room for another
         states: list[JobState | None] = []
@@ -195,10 +224,11 @@ _UNTIED = tuple(NewJob._field_defaults[name] for name in _TYING)
 
 
 def is_plain_division(outcome: Outcome) -> bool:
-    """Return whether a statement can apply the outcome: a commit whose jobs concern no others, and live."""
+    """Return whether a statement can apply the outcome: a commit whose jobs concern no others, and live; no rows."""
     return (
         type(outcome) is Commit
         and bool(outcome.jobs)
+        and not outcome.rows
         and outcome.payload is None
         and outcome.result is None
         and {_UNTIED}.issuperset(map(_tying, outcome.jobs))

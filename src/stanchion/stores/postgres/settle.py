@@ -151,7 +151,7 @@ class PostgresCommits:
     def _committed(self, run: Runner, statement: TextClause, commits: Sequence[Commit]) -> dict[str, HeldJob]:
         given: list[dict[str, object]] = [
             {"queue": queue, "id": job, "token": token, "result": result, "payload": payload}
-            for (queue, job, token), result, payload, _, _, _ in commits
+            for (queue, job, token), result, payload, *_ in commits
         ]
         params: Params = {}
         if statement is _COMMIT_CHUNKS:

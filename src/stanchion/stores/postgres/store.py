@@ -40,6 +40,7 @@ from stanchion.stores.sql.reading.arrow import Arrow, statement
 from stanchion.stores.sql.reading.query import Queries
 from stanchion.stores.sql.staging.staging import StagedJobs
 from stanchion.stores.sql.store import SqlStore
+from stanchion.stores.sql.tables.recordset import RecordsetWrites
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -114,6 +115,10 @@ class PostgresParts(Parts):
     def outcomes(self) -> PostgresOutcomes:
         at_once = PostgresMoves(self.db, self.queues), PostgresDivisions(self.queues)
         return PostgresOutcomes(self.db, self.transactions, self.commits, *at_once, self.general_outcomes)
+
+    @cached_property
+    def table_writes(self) -> RecordsetWrites:
+        return RecordsetWrites(self.db, self.result_tables)
 
     @cached_property
     def due(self) -> PostgresDue:

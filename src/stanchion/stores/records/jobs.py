@@ -125,7 +125,8 @@ class JobRow(NamedTuple):
     `rules.leases.lost_leases`. `dead_from`, `dead_at`, `dead_attempts`: of a dead letter, see
     `rules.lifecycle.dead_letters`. `arrival_payload`: the payload on arrival in the queue; None if unchanged since.
     `trail`: see `rules.lifecycle.trail`. `entry_payload`: the payload on entry to the first queue, if a move has
-    changed it and it is kept. `past_waits`: see `rules.lifecycle.past_waits`; a claim does not read it.
+    changed it and it is kept. `past_waits`: see `rules.lifecycle.past_waits`; `kept_payloads`: see
+    `rules.lifecycle.trail`; a claim does not read them.
     """
 
     id: str
@@ -179,6 +180,7 @@ class JobRow(NamedTuple):
     trail: str | None = None
     entry_payload: Content | None = None
     past_waits: str | None = None
+    kept_payloads: str | None = None
     finished_at: int | None = None
     result: Content | None = None
 

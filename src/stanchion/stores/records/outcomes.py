@@ -28,6 +28,32 @@ class Tally(NamedTuple):
     number: int
 
 
+class TableColumn(NamedTuple):
+    """A column. `kind`: its type, as in a schema (`bigint`, `array<string>`), or `id`: of a job.
+
+    `optional`: a table that others have made may lack it; it is then not written.
+    """
+
+    name: str
+    kind: str
+    nullable: bool = True
+    optional: bool = False
+
+
+class ResultTable(NamedTuple):
+    """A table: its name, perhaps with that of a schema (`reports.daily`), and the columns that are written."""
+
+    name: str
+    columns: tuple[TableColumn, ...]
+
+
+class TableRows(NamedTuple):
+    """Rows for a table: for each, the JSON value of each column."""
+
+    table: ResultTable
+    rows: tuple[tuple[object, ...], ...]
+
+
 class Commit(NamedTuple):
     """Finish a running job as done; with `jobs` it continues as these, stored in the same step, and counts as moved.
 
@@ -36,6 +62,9 @@ class Commit(NamedTuple):
 
     `tallies`: of a chunk that its `jobs` divide, what becomes of its items; they count in place of the step. The chunk
     then has none left, or those of its new `payload`.
+
+    `rows`: inserted into tables of the store's database in the same step, if the lease holds; the job counts as moved,
+    and is cancelled instead if it was asked to stop. Only for a store with the port `ResultTables`.
     """
 
     lease: Lease
@@ -45,6 +74,7 @@ class Commit(NamedTuple):
     ties: Ties | None = None
     """Known from the reserved job; None: unknown. It selects a faster route only, and never changes the result."""
     tallies: tuple[Tally, ...] = ()
+    rows: tuple[TableRows, ...] = ()
 
 
 class Rollback(NamedTuple):
@@ -70,7 +100,8 @@ class Move(NamedTuple):
     """Commit a running job in the queue of its lease and enqueue it in `queue` under the same id, attempts from 0.
 
     `headers` None: unchanged. `keep_entry`: if no move has changed the payload before, and this one does, keep the
-    payload of the entry. `order_key`: for a job that has none.
+    payload of the entry. `order_key`: for a job that has none. `keep_arrival`: keep the payload with which it came to
+    the queue that it leaves.
     """
 
     lease: Lease
@@ -81,6 +112,7 @@ class Move(NamedTuple):
     headers: str | None = None
     keep_entry: bool = False
     order_key: str | None = None
+    keep_arrival: bool = False
 
 
 class Bury(NamedTuple):
@@ -101,10 +133,14 @@ class Abandon(NamedTuple):
 
 
 class Passage(NamedTuple):
-    """A queue that a job passes within one attempt. `changed`: it leaves the queue before with another payload."""
+    """A queue that a job passes within one attempt. `changed`: it leaves the queue before with another payload.
+
+    `kept`: the payload with which it came to the queue before, if that is kept.
+    """
 
     queue: str
     changed: bool = False
+    kept: Content | None = None
 
 
 class Pass(NamedTuple):
@@ -127,7 +163,8 @@ class Continue(NamedTuple):
 
     A job that was asked to stop is cancelled instead.
 
-    `job`: the new call. `nodes` and `jobs`: the rest of the flow that leads to that call. `keep_entry`: see `Move`.
+    `job`: the new call. `nodes` and `jobs`: the rest of the flow that leads to that call. `keep_entry`,
+    `keep_arrival`: see `Move`.
     """
 
     lease: Lease
@@ -135,6 +172,7 @@ class Continue(NamedTuple):
     nodes: tuple[FlowNode, ...] = ()
     jobs: tuple[NewJob, ...] = ()
     keep_entry: bool = False
+    keep_arrival: bool = False
 
 
 class Extend(NamedTuple):

@@ -259,14 +259,15 @@ class Head(NamedTuple):
     due_in: int
 
 
-Stat = Literal["states", "items", "totals", "next_due", "heads"]
+Stat = Literal["states", "items", "totals", "next_due", "heads", "chunks"]
 """A field of QueueStats."""
 
 
 class QueueStats(NamedTuple):
     """The figures of a queue; fields that were not requested have their defaults.
 
-    `states`: its live jobs. `items`: the items of these; a job that carries no chunk is one item.
+    `states`: its live jobs. `items`: the items of these; a job that carries no chunk is one item. `chunks`: the number
+    of live jobs that carry chunks, which is read without the others.
     `next_due`: the earliest `run_at` of its queued jobs, or the end of a lease that has expired, regardless of pauses
     and limits; None without such jobs. `heads`: the first queued job of each rank in each lane, in any order, also
     regardless of these.
@@ -277,3 +278,4 @@ class QueueStats(NamedTuple):
     next_due: int | None = None
     heads: tuple[Head, ...] = ()
     items: Sizes = Sizes()
+    chunks: int = 0

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from stanchion.stores.records.outcomes import Ending
 from stanchion.stores.records.values import ValueChange
 
 
 class Finish(NamedTuple):
-    """Commit all jobs of a queue that are reserved under a token, if their number is still `jobs`."""
+    """End all jobs of a queue that are reserved under a token, if their number is still `jobs`.
+
+    They are committed, except for those in `ends`, which has their outcomes: of chunks whose items end differently.
+    """
 
     queue: str
     token: str
     jobs: int
+    ends: tuple[Ending, ...] = ()
 
 
 class Publication(NamedTuple):
@@ -20,7 +25,7 @@ class Publication(NamedTuple):
 
     `attempts`: attempts to publish, each with the number of jobs it staged; jobs of other attempts are dropped.
     `value`: written in the same step; it records that the write was published. None: the write's default value, of kind
-    "write" and the same name. `finish`: committed in the same step.
+    "write" and the same name. `finish`: ended in the same step.
     """
 
     write: str

@@ -13,7 +13,7 @@ from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import ORDER, Slot
 from stanchion.stores.redis.client.layout import FIELD
 from stanchion.stores.redis.client.places import Places
-from stanchion.stores.redis.client.rows import ROW, STATE_FIELDS, body_text, rev_of, seen_in, state_text
+from stanchion.stores.redis.client.rows import ROW, STATE_FIELDS, apart_text, body_text, rev_of, seen_in, state_text
 from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.client.settings import settings_in
 from stanchion.stores.rules.expiry import expiry_of
@@ -129,7 +129,7 @@ class Jobs:
                 version,
                 state_text(after, rev),
                 "" if body_text(before) == body_text(after) else body_text(after),
-                "" if (before.past_waits, before.queue) == (after.past_waits, after.queue) else after.past_waits or "",
+                "" if (apart_text(before), before.queue) == (apart := apart_text(after), after.queue) else apart,
                 step or "",
                 counted.get(queue, ""),
                 self.server.keys.queue(away) if away else "",

@@ -204,6 +204,8 @@ class Stats:
         key = self._key(queue)
         if field == "totals":
             return Call(("HGETALL", f"{key}counts"))
+        if field == "chunks":
+            return Call(("SCARD", f"{key}chunks"))
         return self._server.script("sizes" if field == "states" else field, key)
 
     def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
@@ -242,6 +244,7 @@ _TOP = 5000
 _READ: dict[Stat, Callable[[Any], Any]] = {
     "states": _sizes,
     "items": _sizes,
+    "chunks": int,
     "totals": _counts,
     "next_due": _due,
     "heads": _heads,

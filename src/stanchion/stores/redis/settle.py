@@ -71,7 +71,7 @@ class Outcomes:
         return server.call(run)
 
 
-_PAYLOAD, _DIVISION = attrgetter("payload"), attrgetter("jobs", "tallies")
+_PAYLOAD, _MORE = attrgetter("payload"), attrgetter("jobs", "tallies", "rows")
 
 
 def _are_plain(outcomes: Sequence[Outcome]) -> TypeGuard[Sequence[Commit]]:
@@ -79,7 +79,7 @@ def _are_plain(outcomes: Sequence[Outcome]) -> TypeGuard[Sequence[Commit]]:
     return (
         {Commit}.issuperset(map(type, outcomes))
         and {None}.issuperset(map(_PAYLOAD, outcomes))
-        and {((), ())}.issuperset(map(_DIVISION, outcomes))
+        and {((), (), ())}.issuperset(map(_MORE, outcomes))
     )
 
 

@@ -117,5 +117,6 @@ def _sum(one: QueueStats, other: QueueStats) -> QueueStats:
     return one._replace(
         states=one.states.plus(other.states),
         items=one.items.plus(other.items),
+        chunks=one.chunks + other.chunks,
         totals=Counts(*map(sum, zip(one.totals, other.totals, strict=True))),
     )

@@ -46,6 +46,7 @@ class Refusals:
         """Refuse to finish jobs of a divided queue together with a publication."""
         if publication.finish is not None:
             self._refuse([publication.finish.queue], "streams")
+            self.outcomes(publication.finish.ends)
 
     def changes(self, changes: Sequence[FlowChange]) -> None:
         """Refuse flows with jobs in divided queues."""

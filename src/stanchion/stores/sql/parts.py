@@ -41,6 +41,8 @@ from stanchion.stores.sql.rows.transactions import Transactions
 from stanchion.stores.sql.staging.insert_form import InsertForm
 from stanchion.stores.sql.staging.prepared import PreparedForm, PreparedJobs
 from stanchion.stores.sql.staging.staging import FinishesPlain, KeepsStaged, PlainFinish, StagedJobs, Staging
+from stanchion.stores.sql.tables.made import MadeTables
+from stanchion.stores.sql.tables.write import TableWrites, WritesRows
 from stanchion.stores.sql.values import Values
 
 
@@ -127,7 +129,17 @@ class Parts:
 
     @cached_property
     def general_outcomes(self) -> Outcomes:
-        return Outcomes(self.tables, self.pushes, self.flows, self.held_jobs, self.commits, self.moves)
+        return Outcomes(
+            *(self.tables, self.pushes, self.flows, self.held_jobs, self.commits, self.moves), self.table_writes
+        )
+
+    @cached_property
+    def result_tables(self) -> MadeTables:
+        return MadeTables(self.db)
+
+    @cached_property
+    def table_writes(self) -> WritesRows:
+        return TableWrites(self.db, self.result_tables)
 
     @cached_property
     def outcomes(self) -> Settles:
@@ -256,7 +268,7 @@ class Parts:
     def staging(self) -> Staging:
         return Staging(
             self.tables,
-            *(self.pushes, self.commits, self.values),
+            *(self.pushes, self.commits, self.general_outcomes, self.values),
             *(self.staged, self.plain_finish, PreparedJobs(self.db, self.prepared_form)),
         )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stanchion.stores.ports import Extensible
+from stanchion.stores.ports import Extensible, ResultTables, as_port
 
 if TYPE_CHECKING:
+    from stanchion.stores.protocol import Port
     from stanchion.stores.records.claims import Claim
     from stanchion.stores.records.jobs import NewJob, Pushed
     from stanchion.stores.rules.leases.lost_leases import LostLeaseDelay
@@ -64,6 +65,7 @@ class SqlStore(Extensible):
         self.maintain = upkeep.maintain
         self.set_semaphore, self.semaphores = semaphores.set_semaphore, semaphores.semaphores
         self.change_flows, self.flow_nodes, self.flow_ends = flows.change_flows, flows.flow_nodes, flows.flow_ends
+        self.make_table, self.table_rows = parts.result_tables.make_table, parts.result_tables.table_rows
         self.values = parts.values.values
         self.compare_and_set = with_signs(
             parts.rates.cached.noticing(parts.values.compare_and_set), db.dialect.announce
@@ -75,6 +77,9 @@ class SqlStore(Extensible):
         if claim is None:
             return self._parts.pushes.push(jobs, tx, repeat=repeat)
         return self._parts.starts.push(jobs, tx, claim, repeat=repeat)
+
+    def extension(self, port: type[Port]) -> Port | None:
+        return as_port(self, port) if port is ResultTables else super().extension(port)
 
     @property
     def clock_offset(self) -> float:

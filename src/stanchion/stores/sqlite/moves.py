@@ -12,10 +12,11 @@ from sqlalchemy import text
 
 from stanchion.core.names.partition_names import logical_name
 from stanchion.core.values.framing import Content
-from stanchion.stores.fields.jobs import TIES, Step
+from stanchion.stores.fields.jobs import KEPT, TIES, Step
 from stanchion.stores.fields.sql import in_time, missing, resets
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.outcomes import Move
+from stanchion.stores.rules.lifecycle.trail import KEPT_MOST
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.jobs.moves import FEW_STOPS
@@ -27,14 +28,20 @@ _PAYLOAD = attrgetter("payload")  # called by built-ins, without a frame for eac
 WAYS_MOST = 4
 """Paths with special statements; moves on more of them are applied job by job."""
 
-_HELD = text(f"""
+_CAME_WITH = "coalesce(arrival_payload, payload)"
+_HELD = f"""
     SELECT count(*), (SELECT max_running IS NOT NULL FROM stanchion_queues WHERE name = :queue)
     FROM stanchion_jobs
     WHERE id IN (SELECT value FROM json_each(:ids)) AND queue = :queue AND token = :token AND state = 'running'
         AND {in_time(":now")} AND {missing(TIES)} AND (trail IS NULL OR {FEW_STOPS})
-""")
-
-_CAME_WITH = "coalesce(arrival_payload, payload)"
+"""
+_ROOM = f"""
+    AND length(coalesce({KEPT}, '')) + length({_CAME_WITH}) <= {KEPT_MOST} AND ({KEPT} IS NULL OR (
+        instr({KEPT}, :here || ':[') = 0 AND substr({KEPT}, -3) = '"]}}'
+    ))
+"""
+"""The condition that a kept payload can be added behind the others: the queue has kept none before."""
+_HELDS = {False: text(_HELD), True: text(_HELD + _ROOM)}
 _CHANGED = f"coalesce(:payload, payload) <> {_CAME_WITH}"
 _LEFT = "json_extract(stop.value, '$[3]')"
 _CHANGED_BEFORE = f"""EXISTS (
@@ -48,7 +55,15 @@ _HERE = """CASE
     ELSE substr(trail, 1, length(trail) - 2)
 END"""
 
-_MOVE = text(f"""
+_CAME_AT = """CASE
+    WHEN trail IS NULL OR trail GLOB '*,[012]]]' THEN enqueued_at ELSE json_extract(trail, '$[#-1][1]')
+END"""
+_KEEPS = f"""
+    {KEPT} = coalesce(substr({KEPT}, 1, length({KEPT}) - 1) || ',', '{{')
+        || :here || ':[' || {_CAME_AT} || ',' || json_quote({_CAME_WITH}) || ']}}',
+"""
+
+_MOVE = f"""
     UPDATE stanchion_jobs SET
         queue = :target, lane = :lane, state = 'queued', rank = priority, run_at = :run_at,
         payload = coalesce(:payload, payload),
@@ -59,10 +74,12 @@ _MOVE = text(f"""
             ELSE {_CAME_WITH}
         END,
         trail = {_HERE} || ',' || attempts || ',' || ({_CHANGED}) || '],[' || :there || ',' || :now || ']]',
-        headers = CASE WHEN :keeps_headers THEN headers ELSE :headers END,
+        headers = CASE WHEN :keeps_headers THEN headers ELSE :headers END, {{keeps}}
         {resets(Step.MOVED)}
     WHERE id = :job AND queue = :queue
-""")
+"""
+_MOVES = {keeps: text(_MOVE.format(keeps=_KEEPS if keeps else "")) for keeps in (False, True)}
+"""The statements, by whether the payload of the arrival is kept."""
 
 
 class _Way(NamedTuple):
@@ -75,6 +92,7 @@ class _Way(NamedTuple):
     lane: int
     headers: str | None
     keep_entry: bool
+    keep_arrival: bool
 
 
 class SqliteMoves:
@@ -85,21 +103,27 @@ class SqliteMoves:
 
     def move_in(self, run: Runner, moves: Sequence[Move]) -> list[JobState] | None:
         ways: dict[_Way, dict[str, Content | None]] = defaultdict(dict)
-        for lease, queue, payload, delay, lane, headers, keep_entry, _ in moves:
-            way = _Way(lease.queue, lease.token, queue, delay, lane, headers, keep_entry)
+        for lease, queue, payload, delay, lane, headers, keep_entry, _, keep_arrival in moves:
+            way = _Way(lease.queue, lease.token, queue, delay, lane, headers, keep_entry, keep_arrival)
             ways[way][lease.id] = payload
         jobs = {job for payloads in ways.values() for job in payloads}
         if len(ways) > WAYS_MOST or len(jobs) < len(moves) or bytes in set(map(type, map(_PAYLOAD, moves))):
             return None
         now = self._db.clock(run)
-        held = [run.rows(_HELD, {**_given(way, now), "ids": json.dumps(list(jobs))})[0] for way, jobs in ways.items()]
+        held = [
+            run.rows(_HELDS[way.keep_arrival], {**_given(way, now), "ids": json.dumps(list(jobs))})[0]
+            for way, jobs in ways.items()
+        ]
         if any(count < len(jobs) for (count, _), jobs in zip(held, ways.values(), strict=True)):
             return None
         run.woken.update(way.queue for way, (_, bounded) in zip(ways, held, strict=True) if bounded)
         self._queues.insert(run, {way.target for way in ways} - {way.queue for way in ways})
         for way, payloads in ways.items():
             given = _given(way, now)
-            run.send_each(_MOVE, [{**given, "job": job, "payload": payload} for job, payload in payloads.items()])
+            run.send_each(
+                _MOVES[way.keep_arrival],
+                [{**given, "job": job, "payload": payload} for job, payload in payloads.items()],
+            )
             if given["run_at"] == now:
                 run.woken.add(way.target)
         self._jobs.count_events(run, [(move.lease.queue, "moved") for move in moves])

@@ -106,7 +106,8 @@ class Codec(Generic[R, M]):
 
     `parts`: of the fields that differ; for the others, the message has a field with the same name and value. `names`:
     a field's name in the message, if it differs. `leading`: the first fields of the record, which the caller carries
-    separately. `by_name`: for each other field, its name in the message, and its part.
+    separately. `unsent`: the number of the last fields, which no message has: they must have their defaults. `by_name`:
+    for each other field, its name in the message, and its part.
     """
 
     def __init__(
@@ -117,9 +118,12 @@ class Codec(Generic[R, M]):
         parts: Mapping[str, Part] | None = None,
         names: Mapping[str, str] | None = None,
         leading: int = 0,
+        unsent: int = 0,
     ) -> None:
         self.record, self.message, self._leading = record, message, leading
         defaults, parts, names = _defaults(record), parts or {}, names or {}
+        sent = len(defaults) - unsent
+        self._unsent = tuple(defaults.values())[sent:]
         self._values = attrgetter(*defaults) if is_dataclass(record) else None
         self.by_name: dict[str, tuple[str, Part | None]] = {}
         self._carried: list[str] = []
@@ -132,7 +136,7 @@ class Codec(Generic[R, M]):
         self._fresh: list[tuple[int, Callable[[], object]]] = []
         self._all: Callable[[M], tuple[object, ...]] | None = None
         """Returns all fields of a message, if the record has the same, each of them always."""
-        for index, (name, default) in enumerate(list(defaults.items())[leading:]):
+        for index, (name, default) in enumerate(list(defaults.items())[leading:sent]):
             part = parts.get(name)
             carried = names.get(name, name + (part.suffix if part else ""))
             field = message.DESCRIPTOR.fields_by_name.get(carried)
@@ -172,6 +176,10 @@ class Codec(Generic[R, M]):
         values: Any = record if self._values is None else self._values(record)
         if self._leading:
             values = values[self._leading :]
+        if self._unsent:
+            values, unsent = values[: -len(self._unsent)], values[-len(self._unsent) :]
+            if unsent != self._unsent:
+                raise InvalidInput(f"the protocol does not carry all of this {self.record.__name__}")
         # most fields of a job are empty, and each one that `build` gets takes time
         named = zip(self._carried, values, self._empty, strict=True)
         found = {name: value for name, value, empty in named if value is not empty}
@@ -197,7 +205,7 @@ class Codec(Generic[R, M]):
             if values[index] is MISSING:
                 values[index] = fresh()
         if self._values is None:
-            return _make(self.record, (*leading, *values))
+            return _make(self.record, (*leading, *values, *self._unsent))
         return self.record(*leading, *values)
 
     def to_message(self, record: R) -> M:

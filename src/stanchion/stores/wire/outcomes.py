@@ -56,6 +56,7 @@ _LEAVINGS: Final[_ByName] = {
         Commit,
         pb.Commit,
         leading=1,
+        unsent=1,  # rows, which a client writes to the database itself
         parts={"jobs": NEW_JOB.many(), "ties": Part(lambda ties: ties.value, _TIES.get), "tallies": TALLY.many()},
     ),
     "rollback": Codec(Rollback, pb.Rollback, leading=1, parts=_DELAY),

@@ -7,6 +7,7 @@ from typing import Final, get_args
 
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.outcomes import Ending, Extend, Progress
 from stanchion.stores.records.query import Condition, Horizon, Of, Order, Page, Query
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.records.staging import Finish, Publication
@@ -14,6 +15,7 @@ from stanchion.stores.records.values import ValueChange, VersionedValue
 from stanchion.stores.wire.codec import NAME_SET, TUPLE, Codec, Fields, Part, one_of
 from stanchion.stores.wire.jobs import JOB, SLOT
 from stanchion.stores.wire.messages import pb
+from stanchion.stores.wire.outcomes import OUTCOMES
 
 VERSIONED: Final = Codec(VersionedValue, pb.VersionedValue)
 CHANGE: Final = Codec(ValueChange, pb.ValueChange)
@@ -106,7 +108,15 @@ _ATTEMPTS: Final = Part(
     lambda messages: tuple((one.attempt, one.jobs) for one in messages),
 )
 
-FINISH: Final = Codec(Finish, pb.FinishAll)
+
+def _endings(messages: Iterable[pb.Outcome]) -> tuple[Ending, ...]:
+    found = OUTCOMES.take(messages)
+    if any(isinstance(one, (Extend, Progress)) for one in found):
+        raise InvalidInput("what finishes a batch ends its jobs; renew leases by another call")
+    return tuple(found)
+
+
+FINISH: Final = Codec(Finish, pb.FinishAll, parts={"ends": Part(OUTCOMES.carry, _endings)})
 PUBLICATION: Final = Codec(
     Publication,
     pb.Publication,

@@ -33,7 +33,6 @@ def _ended_here(context: Context, row: JobRow, attempt: Attempted) -> bool:
     state = settled(context, row, outcome) if outcome is not None else job.settled_as if job is not None else None
     if state is not None and job is not None:
         report(context, job, outcome, state, error)
-    del error, attempt  # its traceback leads back to this frame: they would keep each other
     return job is not None
 
 
@@ -45,6 +44,7 @@ def drained(context: Context, queues: Sequence[str]) -> int:
     context.registry.check_worked(queues)
     for name in queues:
         context.declare(name)
+    context.registry.prepare(context.store, queues)
     ran = 0
     while True:
         claims, failures = list[Claimed](), list[Exception]()

@@ -27,6 +27,7 @@ from stanchion.worker.claiming.failing_queues import FailingQueues
 from stanchion.worker.claiming.gathering import Gathering
 from stanchion.worker.claiming.order import Turn
 from stanchion.worker.claiming.pace import PickupDelays, Prefetch
+from stanchion.worker.claiming.portions import Portions
 from stanchion.worker.claiming.served_queues import ServedQueues
 from stanchion.worker.finisher import Finisher
 from stanchion.worker.health import Health
@@ -38,6 +39,9 @@ log = logging.getLogger("stanchion.worker")
 
 MOST_UNSTORED = 5000
 """Outcomes waiting for the store beyond which no more jobs are claimed."""
+
+BYTES_UNSTORED = 2**24
+"""Bytes of chunks in such outcomes beyond which no more are claimed."""
 
 WAIT_FOR_ROOM = 1.0
 """Seconds without room after which the buffer is cut to what that time needs at the current pace."""
@@ -93,7 +97,7 @@ class Claimer:
         self._emptied = None if until is None else until.emptied
         self._all_jobs = until is not None and until.all_jobs
         self._lost_replies, self._failing = LostReplies(), FailingQueues(crew.health)
-        self._prefetch = Prefetch()
+        self._prefetch, self._portions = Prefetch(), Portions(context, threads)
         self._gathering = Gathering(context.registry, crew.runners, lambda: self._busy)
         self._ahead = 0
         self._claimed = self._returned = 0
@@ -227,9 +231,14 @@ class Claimer:
         busy, runners = self._busy, self._runners
         ended = self._finisher.received - self._returned - runners.ridden
         self._ahead = self._prefetch.jobs(ended, time.monotonic())
-        if busy >= self._threads + self._ahead // 2 or self._finisher.backlog > MOST_UNSTORED:
+        if busy >= self._threads + self._ahead // 2 or self._behind:
             return 0
         return self._threads + self._ahead - busy
+
+    @property
+    def _behind(self) -> bool:
+        """True while too many outcomes wait for the store."""
+        return self._finisher.backlog > self._prefetch.fitting(BYTES_UNSTORED, MOST_UNSTORED)
 
     def _claim(self, wanted: int) -> tuple[int, float | None, bool]:
         """Claim jobs for so many slots.
@@ -243,7 +252,7 @@ class Claimer:
             if refusals[turn.queue] == MOST_REFUSALS:
                 continue
             sent_at, slots = boot_clock(), wanted - filled
-            asked = turn.most or self._gathering.asks(turn.queue, slots)
+            asked = self._portions.of(turn.queue, turn.most or self._gathering.asks(turn.queue, slots))
             claimed = self._claimed_from(turn, asked)
             if not self.due.claimed(turn, claimed):
                 refusals[turn.queue] += 1
@@ -295,7 +304,9 @@ class Claimer:
     def _hand_over(self, rows: list[JobRow], claimed_at: float, slots: int) -> int:
         """Pass claimed jobs on, and return how many slots they take; jobs beyond the free ones go back."""
         self._claimed += len(rows)
-        self._prefetch.claimed(rows[-1].lane)
+        chunks = [len(row.payload) for row in rows if row.items is not None]
+        self._prefetch.claimed(rows[-1].lane, sum(chunks) / len(rows))
+        self._finisher.weighs |= bool(chunks)
         queue = rows[0].queue
         self.delays.add(logical_name(queue), rows)
         self._times.claimed(rows)
@@ -335,7 +346,7 @@ class Claimer:
         if self._wanted():
             self._runners.low_water = NEVER
             return  # a job ended before the runners knew the low-water mark
-        if self._finisher.backlog > MOST_UNSTORED:
+        if self._behind:
             self._room.wait(WAIT_FOR_STORE)
         elif not self._room.wait(WAIT_FOR_ROOM):
             self._shed()
@@ -362,6 +373,7 @@ class Claimer:
         if self._listener is None:
             for queue in self._served.names:
                 self._context.declare(queue)
+            self._context.registry.prepare(self._context.store, self._served.names)
             # A signal names no lanes: the one claimer that it would wake might serve others.
             alike = not self._served.ranges
             self._listener = self._context.store.listen(self._served.names, interchangeable=alike)

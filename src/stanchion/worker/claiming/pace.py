@@ -33,15 +33,21 @@ class Prefetch:
     MEMORY = 0.1
     """Seconds after which an earlier rate is ignored."""
 
+    BYTES = 2**24
+    """The most bytes of chunks to reserve beyond the running ones, by the mean size of the jobs claimed last."""
+
     def __init__(self, window: float = WINDOW, most: int = 1000) -> None:
         self._window, self._most = window, most
+        self.size = 0.0
+        """Bytes of chunks per job of the last claim; 0 if it had none."""
         self._at: float | None = None
         self._finished = 0
         self.rate = 0.0
         """Jobs finished per second, lately."""
 
-    def claimed(self, lane: int) -> None:
-        """Record the lane of the last job claimed."""
+    def claimed(self, lane: int, size: float = 0.0) -> None:
+        """Record the lane of the last job claimed, and the mean bytes of chunks."""
+        self.size = size
         self._window = self.WINDOW if lane == UNLANED else self.WINDOW_OF_LANES
 
     def jobs(self, finished: int, now: float) -> int:
@@ -52,7 +58,12 @@ class Prefetch:
             latest = (finished - self._finished) / elapsed
             self.rate += (latest - self.rate) * min(1.0, max(0.5, elapsed / self.MEMORY))
             self._at, self._finished = now, finished
-        return min(int(self.rate * self._window), self._most)
+        jobs = min(int(self.rate * self._window), self._most)
+        return self.fitting(self.BYTES, jobs) if self.size else jobs
+
+    def fitting(self, size: int, jobs: int) -> int:
+        """Return how many of these jobs, of the present mean size, have so many bytes of chunks at most."""
+        return min(jobs, int(size / self.size)) if self.size else jobs
 
 
 DELAYS_MAX = 1000

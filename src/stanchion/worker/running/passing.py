@@ -20,6 +20,7 @@ from stanchion.errors import StanchionError
 from stanchion.jobs.held_job import Passing
 from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.outcomes import Move, Outcome, Passage
+from stanchion.stores.rules.lifecycle.jobs import arrival_payload
 from stanchion.stores.rules.lifecycle.outcomes import passed_on
 from stanchion.worker.running.attempt import Attempt
 
@@ -64,7 +65,8 @@ class Passes:
         row, passing = attempt.row, attempt.passing
         if passing is None:
             passing = Passing(row, (), (), attempt.began)
-        passages = (*passing.passages, Passage(outcome.queue, changed=outcome.payload is not None))
+        kept = arrival_payload(row) if outcome.keep_arrival else None
+        passages = (*passing.passages, Passage(outcome.queue, outcome.payload is not None, kept))
         behind = (*passing.behind, (outcome, attempt.known_job))
         now = _now(passing.first, attempt.claimed_at)
         return passed_on(row, outcome, now), passing._replace(passages=passages, behind=behind)

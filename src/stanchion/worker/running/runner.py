@@ -246,8 +246,10 @@ class Runners:
         """
         if not isinstance(attempt, Attempt) or (way := self._passes.following(attempt, ends[0][0])) is None:
             self._end(attempt, ends)
+            del attempt.context  # it has the attempt: a chunk would stay in memory until cycles are collected
             return None
         self._tell(attempt, ends)
+        del attempt.context
         row, passing = way
         self.defaults.meet(row.queue)
         return self._made(partial(self._arrived, row, attempt.claimed_at, passing))

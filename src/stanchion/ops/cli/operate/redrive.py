@@ -208,17 +208,18 @@ def _replay_items(
         return Exit.OK
 
     def act(batch: Sequence[str]) -> Iterator[Verdict]:
-        plans = reruns.plan(batch)
-        if not dry_run:
-            reruns.stage(plans)
-        planned = {plan.id: plan for plan in plans}
-        for job_id in batch:
-            if (plan := planned.get(job_id)) is None:
-                yield Verdict(job_id, None, GONE)
-            elif plan.refusal is not None:
-                yield Verdict(job_id, None, Refusal(plan.refusal, "refused"))
-            elif plan.copy is not None:  # otherwise it runs again as part of another one
-                yield Verdict(job_id, JobState.READY, copy=None if dry_run else plan.copy.id)
+        known: set[str] = set()
+        for plans in reruns.plan(batch):
+            if not dry_run:
+                reruns.stage(plans)
+            for plan in plans:
+                known.add(plan.id)
+                if plan.refusal is not None:
+                    yield Verdict(plan.id, None, Refusal(plan.refusal, "refused"), items=plan.items)
+                elif plan.copy is not None:  # otherwise it runs again as part of another one
+                    copy = None if dry_run else plan.copy.id
+                    yield Verdict(plan.id, JobState.READY, copy=copy, items=plan.items)
+        yield from (Verdict(job_id, None, GONE) for job_id in batch if job_id not in known)
 
     def published() -> Iterator[list[str]]:
         yield from chosen(session, ids, filters, [], limit) if ids else batches(found(), PAGE)
@@ -230,7 +231,7 @@ def _replay_items(
         return plan_of(etl).chosen_ids(station, **{name: value for name, value in wanted.items() if value is not None})
 
     subject = None if dry_run else f"items of {etl.name}: {_words(ids, filters)}"
-    return _each("would replay" if dry_run else "replayed", session, published(), act, "replay", subject)
+    return _each("would replay" if dry_run else "replayed", session, published(), act, "replay", subject, "item")
 
 
 def chosen(
@@ -267,6 +268,7 @@ def _each(
     act: Callable[[Sequence[str]], Iterator[Verdict]],
     verb: str,
     subject: str | None,
+    noun: str = "job",
 ) -> Exit:
     """Process the jobs batch by batch and report. `subject`: for the audit log; None for a dry run."""
     out, counts = session.out, [0, 0]
@@ -278,9 +280,9 @@ def _each(
         def verdicts() -> Iterator[Verdict]:
             for batch in jobs:
                 for verdict in act(batch):
-                    counts[verdict.ok] += 1
+                    counts[verdict.ok] += verdict.items
                     if verdict.refusal is not None and counts[False] <= _COMPLAINTS_MAX:
-                        out.say(f"job {verdict.id} {verdict.refusal.reason}")
+                        out.say(f"{noun} {verdict.id} {verdict.refusal.reason}")
                     yield verdict
                 progress.advance(bar, len(batch))
 
@@ -293,10 +295,10 @@ def _each(
     if subject is not None and succeeded:
         session.audit(f"{verb}: finished", subject, succeeded, f"{failed:,} left out" if failed else "")
     if not failed and not succeeded:
-        out.say("no jobs match")
+        out.say(f"no {noun}s match")
     elif not out.as_json:
         failures = f", {failed:,} not" if failed else ""
-        out.line(f"{done}: {succeeded:,} {'job' if succeeded == 1 else 'jobs'}{failures}")
+        out.line(f"{done}: {succeeded:,} {noun}{'' if succeeded == 1 else 's'}{failures}")
     return Exit.FAILED if failed or not succeeded else Exit.OK
 
 

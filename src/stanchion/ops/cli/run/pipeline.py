@@ -154,7 +154,7 @@ def graph(
         Path(svg).write_text(pipeline.svg())
         session.out.say(f"drew {len(plan_of(pipeline).stations)} stations in {svg}")
     elif session.out.as_json:
-        links = [{"station": name, "to": one.to} for name, one in plan_of(pipeline).stations.items()]
+        links = [{"station": name, "to": one.targets} for name, one in plan_of(pipeline).stations.items()]
         session.out.json({"pipeline": pipeline.name, "entries": plan_of(pipeline).entries, "stations": links})
     else:
         print_graph(pipeline.graph("svg" if svg else asked))
@@ -167,13 +167,18 @@ def plan(session: Session, target: Target) -> None:
     if out.as_json:
         out.json(found.as_json())
         return
-    rows = [[edge.source or _PUSHED, edge.target, _kept(edge), "; ".join(edge.reasons)] for edge in found.edges]
+    rows = [[edge.source or _PUSHED, edge.target, _kept(edge), "; ".join(_why(edge))] for edge in found.edges]
+    rows += [[one.source or "", one.target, Text("rows"), "; ".join(one.reasons)] for one in found.tables]
     out.table(PLAN, rows)
     out.say(f"{plural(len(found.segments), 'segment')}: {'; '.join(', '.join(one) for one in found.segments)}")
 
 
 def _kept(edge: Edge) -> Text:
     return Text("stored") if edge.stored else Text("in memory", "green")
+
+
+def _why(edge: Edge) -> tuple[str, ...]:
+    return (*edge.reasons, f"{edge.source} keeps arrivals") if edge.keeps_arrival else edge.reasons
 
 
 @command(pipeline_cli, "pause")

@@ -81,7 +81,8 @@ def _summary(done: Archive, *, keep: bool) -> str:
         return "nothing to archive" + (f"; compacted, {_files(done.compacted)} fewer" if done.compacted else "")
     fate = "kept" if keep else f"{done.purged:,} purged from the store"
     compacted = f"; compacted, {_files(done.compacted)} fewer" if done.compacted else ""
-    return f"archived: {_jobs(done.archived)} in {_files(done.files)}, {fate}{compacted}; {age(done.seconds)}"
+    archived = f"{_items(done.items, done.archived)} in {_files(done.files)}"
+    return f"archived: {archived}, {fate}{compacted}; {age(done.seconds)}"
 
 
 def replay_archived(
@@ -124,12 +125,17 @@ def _replayed(done: Replay, *, dry_run: bool) -> str:
     if not done.matched:
         return "no archived jobs match"
     if dry_run:
-        return f"would replay: {_jobs(done.matched)}"
-    return f"replayed: {_jobs(done.matched)}" if done.enqueued else "nothing to do: this write was done before"
+        return f"would replay: {_items(done.matched, done.jobs)}"
+    replayed = f"replayed: {_items(done.matched, done.jobs)}"
+    return replayed if done.enqueued else "nothing to do: this write was done before"
 
 
 def _files(count: int) -> str:
     return f"{count:,} {'file' if count == 1 else 'files'}"
+
+
+def _items(items: int, jobs: int) -> str:
+    return _jobs(jobs) if items == jobs else f"{items:,} {'item' if items == 1 else 'items'} of {_jobs(jobs)}"
 
 
 def _jobs(count: int) -> str:

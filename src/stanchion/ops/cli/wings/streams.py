@@ -42,7 +42,7 @@ _STYLES = {"fails": "bold red", "no driver": "bold red", "repeats": "yellow", "r
 
 
 def list_(session: Session, limit: Rows = ROWS) -> Exit:
-    """List streams: the last batches reserved and acknowledged, the ready jobs behind, the last heartbeat, errors."""
+    """List streams: the last batches reserved and acknowledged, the ready items behind, the last heartbeat, errors."""
     out, seen = session.out, reading(context_of(session.app))[0]
     if seen.trouble is not None:
         raise StoreUnavailable(seen.trouble)

@@ -19,7 +19,7 @@ class StreamFigures(NamedTuple):
     """A stream: its driver, its last batch and its backlog.
 
     `host`: of the driver, empty if it is no longer known. `beat`: time of its last heartbeat. `size`: jobs of the last
-    batch, None before it was read. `behind`: ready jobs of the queue. `lag`: seconds since the oldest became due.
+    batch, None before it was read. `behind`: ready items of the queue. `lag`: seconds since the oldest became due.
     `ui`: address of the driver's own page. `jobs`, `seconds`: of the last finished batch, 0 before the first.
     """
 
@@ -72,7 +72,7 @@ def stream_figures(store: Store, seen: Snapshot) -> list[StreamFigures]:
         state = StreamState.of(value)
         driver = workers.get(worker_id(value.name, state.epoch))
         queue = queues.get(state.queue)
-        behind = 0 if queue is None else queue.stats.states.ready
+        behind = 0 if queue is None else queue.stats.items.ready
         run = state.run or state.begun
         lag = 0.0 if queue is None else max((-head.due_in / SECOND for _, head in seen.due(queue)), default=0.0)
         found.append(

@@ -93,10 +93,32 @@ def drawing(known: Known, stations: Sequence[Station]) -> Drawing:
     by_name = {one.name: one for one in stations}
     links = {one.name: [to for to in one.record.to if to in by_name] for one in stations}
     wires = {(name, to): _wire((name, to), by_name, known) for name, targets in links.items() for to in targets}
-    told = "; ".join(f"{name} leads to {listed(targets)}" for name, targets in links.items() if targets)
+    tables = {_table(address): address for one in stations for address in one.record.tables}
+    for one in stations:
+        for key in map(_table, one.record.tables):
+            wires[one.name, key] = _rows(one)
+            links[one.name].append(key)
+    names = {name: name for name in by_name} | {key: f"table {address}" for key, address in tables.items()}
+    told = "; ".join(
+        f"{name} leads to {listed([names[to] for to in targets])}" for name, targets in links.items() if targets
+    )
     sentence = f"Pipeline {known.record.name}: {told or listed(list(by_name))}. {headline(known, stations)}."
     entries = [one.name for one in stations if one.record.entry]
-    return Drawing(sentence, {one.name: _box(one) for one in stations}, links, wires, entries)
+    boxes = {one.name: _box(one) for one in stations}
+    boxes |= {key: _table_box(address) for key, address in tables.items()}
+    return Drawing(sentence, boxes, links, wires, entries)
+
+
+def _table_box(address: str) -> Box:
+    """Return the box of a table of the store's database, which may be in a schema."""
+    name = address.rpartition(".")[2]
+    sub = "written with each item" if name == address else address
+    return Box(name, "table", "table", sub=sub, kind="table")
+
+
+def _table(address: str) -> str:
+    """Return the key of the box of a table; no station has such a name."""
+    return f"table {address}."
 
 
 def _box(one: Station) -> Box:
@@ -115,6 +137,8 @@ def _box(one: Station) -> Box:
     elif one.starved:
         tail = f"idle {_rough(one.idle)}" if one.idle else "idle"
     engine = "paused" if one.trouble == "paused" else "" if one.trouble == "no worker" else one.engine
+    if one.record.writes is not None and mark in ("running", "ready"):
+        mark, kind, engine = "table", "table", one.record.writes.partition("://")[0]
     return Box(one.name, mark, engine, number(one.sizes.ready), "ready", out, tail, tone, kind)
 
 
@@ -138,7 +162,7 @@ def _wire(link: Link, stations: dict[str, Station], known: Known) -> Wire:
     source, target = stations[link[0]], stations[link[1]]
     if source.stopped:
         return Wire(1.5, "0/s", stopped=True)
-    alone = len([to for to in source.record.to if to in stations]) == 1
+    alone = len([to for to in source.record.to if to in stations]) + len(source.record.tables) == 1
     known_rate = None
     if alone:
         known_rate = source.out
@@ -147,6 +171,15 @@ def _wire(link: Link, stations: dict[str, Station], known: Known) -> Wire:
     if known_rate is None:
         return Wire()
     return Wire(1.5 + min(5.5, 0.35 * known_rate**0.5), f"{rate(known_rate)}/s")
+
+
+def _rows(source: Station) -> Wire:
+    """Return a wire to a table of the store's database, as wide as its rate where that is known."""
+    if source.stopped:
+        return Wire(1.5, "0/s", stopped=True)
+    if source.out is None or len(source.record.to) + len(source.record.tables) > 1:
+        return Wire()
+    return Wire(1.5 + min(5.5, 0.35 * source.out**0.5), f"{rate(source.out)}/s")
 
 
 def _silent(one: Station) -> bool:

@@ -14,8 +14,8 @@ from stanchion.core.graph.layout import Layout, Place, laid_out
 from stanchion.core.graph.model import Graph, GraphNode, Link
 from stanchion.ops.web.show.foreign import visible
 
-Kind = Literal["", "dead", "risk", "idle"]
-"""The style of a box: usual, needs a person, may need one, and idle."""
+Kind = Literal["", "dead", "risk", "idle", "table"]
+"""The style of a box: usual, needs a person, may need one, idle, and a table."""
 
 Tone = Literal["sub", "bad", "warn"]
 

@@ -21,8 +21,8 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from stanchion.core.spark_errors import TableRefused
 from stanchion.errors import InvalidInput, StanchionError
-from stanchion.spark.datasource.delta.files import DeltaFiles, NewFile, drop
-from stanchion.spark.datasource.delta.table import DeltaTarget, Once, checked_partitions
+from stanchion.lake.delta import DeltaTarget, Once, checked_partitions
+from stanchion.lake.files import DeltaFiles, NewFile, drop
 from stanchion.spark.datasource.errors import without_traceback
 from stanchion.spark.datasource.options import Place, place_of
 from stanchion.spark.datasource.runs import has_state, this_batch, this_run

@@ -9,7 +9,7 @@ class Batching(NamedTuple):
     """The sizes of micro-batches, and the pace of an idle query."""
 
     most: int
-    """Maximum number of jobs in a batch."""
+    """Maximum number of items in a batch."""
     parts: int
     """Maximum number of tasks that read a batch."""
     poll: float

@@ -6,11 +6,12 @@ more, so that a batch has the same jobs whenever it is read, as long as history 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from time import sleep
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,7 @@ IDLE = 0.25
 """Seconds that an idle driver waits before it looks again."""
 
 FEW = 1000
-"""Jobs that one task reads."""
+"""Items that one task reads."""
 
 ADVANCE = 600 * SECOND
 """Microseconds without a finish after which the offset moves on, so that it does not fall behind history."""
@@ -107,7 +108,7 @@ class HistoryFeed(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return {"after": self.since}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return the largest size of a batch; finishes of the same microsecond stay together."""
+        """Return the largest number of items of a batch; finishes of the same microsecond stay together."""
         return ReadMaxRows(self.most)
 
     @without_traceback
@@ -132,11 +133,11 @@ class HistoryFeed(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow)
         until = self._complete_until() if self._ends_at is None else self._ends_at
         self._check_kept(start["after"])
         found, last = 0, start["after"]
-        for last in self._finishes(start["after"], until):
-            found += 1
-            if found == most:
+        for last, items in self._finishes(start["after"], until):
+            found += items
+            if most is not None and found >= most:
                 return {"after": last}
-        if found:
+        if last != start["after"]:
             return {"after": last}
         return {"after": until} if until - start["after"] > ADVANCE else start
 
@@ -158,13 +159,13 @@ class HistoryFeed(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow)
             if after and kept_from > after and not self.skips:
                 raise HistoryPurged(settings.name, _shown(after), _shown(kept_from))
 
-    def _finishes(self, after: int, until: int) -> Iterator[int]:
-        """Yield the times of the finishes in a period, in order."""
+    def _finishes(self, after: int, until: int) -> Iterator[tuple[int, int]]:
+        """Yield the times of the finishes in a period, in order, and the number of their items."""
         query = self._query(after, until)
         if query is not None:
-            for page in pages(self._app.store, replace(query, columns=("id", "finished_at"))):
-                for _, finished_at in page:
-                    yield finished_at
+            for page in pages(self._app.store, replace(query, columns=("id", "finished_at", "items"))):
+                for _, finished_at, items in page:
+                    yield finished_at, 1 if items is None else items
 
     def _query(self, after: int, until: int) -> Query | None:
         names = [self.queue] if self.queue is not None else [one.name for one in self._app.store.queues()]
@@ -176,9 +177,10 @@ class HistoryFeed(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Divide the batch among tasks, by time."""
         self._check_kept(start["after"])
-        times = list(self._finishes(start["after"], end["after"]))
-        count = max(1, min(self.parts, len(times) // FEW))
-        cuts = sorted({times[len(times) * n // count] for n in range(1, count)})
+        found = list(self._finishes(start["after"], end["after"]))
+        items = list(accumulate(number for _, number in found))
+        count = max(1, min(self.parts, items[-1] // FEW)) if items else 1
+        cuts = sorted({found[bisect_right(items, items[-1] * n // count)][0] for n in range(1, count)})
         bounds = [start["after"], *cuts, end["after"]]
         spans = [(low, high) for low, high in pairwise(bounds) if low < high]
         return [Part(query) for span in spans if (query := self._query(*span)) is not None]

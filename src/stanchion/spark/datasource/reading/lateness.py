@@ -28,11 +28,15 @@ _MS = 1000
 
 @dataclass(frozen=True)
 class Lateness:
-    """The field with the time of a job, the delay of the watermark in milliseconds, and the queue of late jobs."""
+    """The field with the time of a job, the delay of the watermark in milliseconds, and the queue of late jobs.
+
+    `keeps`: late jobs keep the payload with which they arrived.
+    """
 
     field: str
     delay: int
     to: str | None = None
+    keeps: bool = False
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Lateness | None:
@@ -43,7 +47,7 @@ class Lateness:
         kinds = {one.name: one.kind for one in struct_of(options["payloadSchema"] or "").fields}
         if kinds.get(name) != Plain("timestamp") or not options["typed"] or options["misfits"] != "bury":
             raise InvalidInput("the option eventTime needs typed=true, misfits=bury, and a timestamp in payloadSchema")
-        return cls(name, round(options["lateAfter"] * 1000), options["late"])
+        return cls(name, round(options["lateAfter"] * 1000), options["late"], options["keepArrival"])
 
     def watermark(self, seen: int | None) -> int:
         """Return the watermark behind batches with this highest time, in microseconds; before any, Spark's is 0."""
@@ -54,7 +58,7 @@ class Lateness:
         if at is None:
             return Bury(lease, f"PayloadMisfit: field {self.field} is null, and the query needs the time of each job")
         if self.to is not None:
-            return Move(lease, self.to, None, 0.0, UNLANED, None, True)
+            return Move(lease, self.to, None, 0.0, UNLANED, None, True, keep_arrival=self.keeps)
         told = f"{self.field} {_shown(at)} is not after the watermark {_shown(watermark)}"
         return Bury(lease, f"LateItem: {told}")
 

@@ -24,31 +24,22 @@ from pyspark.sql.datasource import (
 )
 
 from stanchion.app import Stanchion
-from stanchion.context import context_of
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.spark.datasource.errors import hide_traceback, without_traceback
 from stanchion.spark.datasource.options import Place, checked_options, given_options, place_of, reachable_url
-from stanchion.spark.datasource.reading.schema import (
-    Field,
-    Of,
-    batch_of_arrow,
-    batch_of_rows,
-    checked_columns,
-    ddl,
-    stored_fields,
-)
+from stanchion.spark.datasource.reading.items import ItemRows
+from stanchion.spark.datasource.reading.schema import Field, Of, checked_columns, ddl
 from stanchion.spark.datasource.reading.typed import (
     PAYLOAD,
     TypedPayloads,
     ddl_of,
     schema_in_force,
     wanted_fields,
-    with_needed,
 )
 from stanchion.stores.fields.jobs import COMPARED
+from stanchion.stores.paging import pages_by_size
 from stanchion.stores.ports import ArrowReads
-from stanchion.stores.protocol import pages
 from stanchion.stores.records.jobs import UNLANED
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.rules.query import PAGE
@@ -66,6 +57,9 @@ _OPERATORS: dict[type[Filter], Any] = {
     LessThanOrEqual: "<=",
     In: "in",
 }
+FIRST_PAGE = 100
+"""Jobs of the first page; its payloads show how many fit into the next ones."""
+
 _PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
 _PUSHED = COMPARED - {"lane"}  # a job in no lane has a null there, which no comparison meets
 
@@ -158,11 +152,7 @@ class JobsReader(DataSourceReader):
         try:
             with self.place.app() as app:
                 query: Query = partition.value
-                if self.typed is None:
-                    yield from batches_of(app, query, self.names)
-                else:
-                    for batch in batches_of(app, query, with_needed(self.names)):
-                        yield self.typed.applied(app, batch, self.names)
+                yield from batches_of(app, query, ItemRows(_of(query), self.names, self.typed))
         except StanchionError:
             hide_traceback()
             raise
@@ -181,15 +171,15 @@ class FilteringReader(JobsReader):
                 self.query = self.query.also(condition)
 
 
-def batches_of(app: Stanchion, query: Query, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield all jobs of a query, in batches with these columns: as Arrow if the store can, else row by row."""
-    store, of = app.store, _of(query)
+def batches_of(app: Stanchion, query: Query, rows: ItemRows) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of all jobs of a query: made from Arrow if the store can, else from whole jobs."""
+    store = app.store
     if (reads := store.extension(ArrowReads)) is not None:
-        for batch in reads.select_arrow(replace(query, columns=stored_fields(names))):
-            yield batch_of_arrow(batch, of, names, context_of(app).codec)
+        for batch in reads.select_arrow(replace(query, columns=rows.fields)):
+            yield from rows.of_arrow(app, batch)
         return
-    for rows in pages(store, query):
-        yield batch_of_rows(rows, of, names, store.now(), context_of(app).codec)
+    for page in pages_by_size(store, replace(query, limit=FIRST_PAGE), PAGE):
+        yield from rows.of_rows(app, page)
 
 
 def query_of(of: Of, *where: Condition) -> Query:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from stanchion.core.names.partition_names import logical_name
 from stanchion.core.values.codec import Codec
+from stanchion.core.values.framing import as_text
 from stanchion.errors import InvalidInput
 from stanchion.stores.fields.jobs import FINISHED, LIVE, PUBLIC, Kind, names
 from stanchion.stores.records.jobs import UNLANED, JobRow
@@ -41,14 +42,23 @@ COLUMNS: dict[Of, dict[str, str]] = {
 }
 """The columns with their Spark types: the fields of a JobRow in their public form."""
 
-_SEALED = names(Kind.CONTENT)
+ITEM, ITEMS = "item", "items"
+"""The place of an item in its job, a column of rows alone; and the number of items of a job."""
+
+CONTENTS = frozenset(names(Kind.CONTENT))
+"""The columns with JSON that may be encrypted, and may be a chunk."""
 _STORED = {field.shown_as: field.name for field in PUBLIC}
 """The fields of a JobRow by the names of their columns."""
 
 
 def ddl(of: Of, payload: str = "string") -> str:
-    """Return the schema in DDL, with payloads of this type."""
-    return ", ".join(f"{name} {kind}" for name, kind in {**COLUMNS[of], "payload": payload}.items())
+    """Return the schema of rows in DDL, with payloads of this type."""
+    return ", ".join(f"{name} {kind}" for name, kind in {**_of_rows(of), "payload": payload}.items())
+
+
+def _of_rows(of: Of) -> dict[str, str]:
+    """Return the columns of rows with their Spark types."""
+    return {**COLUMNS[of], ITEM: "int"}
 
 
 class Field(NamedTuple):
@@ -60,7 +70,7 @@ class Field(NamedTuple):
 
 def checked_columns(of: Of, wanted: Sequence[Field]) -> list[str]:
     """Return the names of the requested columns. Raises InvalidInput for an unknown one, or a different type."""
-    known = COLUMNS[of]
+    known = _of_rows(of)
     for name, kind in wanted:
         if name not in known:
             near = get_close_matches(name, known, 1)
@@ -88,7 +98,12 @@ def batch_of_rows(rows: Sequence[JobRow], of: Of, names: Sequence[str], now: int
         "queue": lambda row: logical_name(row.queue),
     }
     fields = stored_fields(names)
-    raw = [pa.array([shown.get(name, itemgetter(JobRow._fields.index(name)))(row) for row in rows]) for name in fields]
+    raw = []
+    for name in fields:
+        values = list(map(shown.get(name, itemgetter(JobRow._fields.index(name))), rows))
+        if name in CONTENTS:
+            values = [as_text(value) if isinstance(value, bytes) else value for value in values]
+        raw.append(pa.array(values))
     return batch_of_arrow(pa.RecordBatch.from_arrays(raw, list(fields)), of, names, codec)
 
 
@@ -106,7 +121,7 @@ def _column(field: pa.Field, stored: pa.Array, codec: Codec) -> pa.Array:
         lanes = stored.cast(pa.int32())
         return pc.if_else(pc.equal(lanes, UNLANED), pa.scalar(None, pa.int32()), lanes)
     values = stored.cast(field.type)
-    return opened(values, codec) if field.name in _SEALED else values
+    return opened(values, codec) if field.name in CONTENTS else values
 
 
 def opened(texts: pa.Array, codec: Codec) -> pa.Array:

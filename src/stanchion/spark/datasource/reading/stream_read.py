@@ -28,10 +28,11 @@ from stanchion.spark.datasource.options import Place, checked_options, given_opt
 from stanchion.spark.datasource.reading.admission import Admission, admission_of
 from stanchion.spark.datasource.reading.backlog import Backlog
 from stanchion.spark.datasource.reading.batching import Batching
+from stanchion.spark.datasource.reading.items import ItemRows
 from stanchion.spark.datasource.reading.read import columns_of
-from stanchion.spark.datasource.reading.schema import batch_of_arrow, batch_of_rows, stored_fields
-from stanchion.spark.datasource.reading.typed import NEEDED, Misfits, TypedPayloads, with_needed
+from stanchion.spark.datasource.reading.typed import NEEDED, Misfits, TypedPayloads
 from stanchion.spark.datasource.runs import this_run
+from stanchion.spark.datasource.stream_station import StreamStation
 from stanchion.stores.ports import ArrowReads
 from stanchion.streams import Part, Position, StreamSource
 from stanchion.streams.heart import Heart
@@ -117,6 +118,8 @@ class StreamReader(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     _ends_when_done = _may_be_new = _has_looked = False
     _end: Offset | None = None
+    _limit: int | None = None
+    """Maximum number of items of a batch, as Spark has asked for it."""
 
     def __init__(
         self,
@@ -139,7 +142,14 @@ class StreamReader(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow
     @cached_property
     def _source(self) -> StreamSource:
         """The stream, taken over from its previous driver at first use."""
-        source = StreamSource(self._app.store, self.stream, self.queue, self.heartbeat, how_ended, self.lanes, self.ui)
+        station = StreamStation(context_of(self._app), self.stream)
+        source = StreamSource(
+            self._app.store,
+            *(self.stream, self.queue, self.heartbeat),
+            how_ended,
+            *(self.lanes, self.ui),
+            station.cut,
+        )
         source.initial()
         Heart(source, self._app.store, self.heartbeat).start()
         return source
@@ -159,7 +169,7 @@ class StreamReader(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow
         return self._source.initial()._asdict()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return the largest size of a batch."""
+        """Return the largest number of items of a batch."""
         return ReadMaxRows(self.most)
 
     @without_traceback
@@ -174,6 +184,7 @@ class StreamReader(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow
         if isinstance(limit, ReadAllAvailable):  # its only batch would never be acknowledged
             raise InvalidInput("trigger(once=True) is not for streams of jobs; write trigger(availableNow=True)")
         place, most = _position(start), limit.max_rows if isinstance(limit, ReadMaxRows) else self.most
+        self._limit = most
         begins, self._has_looked = not self._has_looked, True
         if begins and self._may_be_new and self._had_batches():
             raise InvalidInput(
@@ -198,7 +209,7 @@ class StreamReader(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow
         return self.admission is not None and self._source.state().seen is not None
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 - Spark's name
-        """Return where the stream would end if all ready jobs were read, and their number, for Spark's progress.
+        """Return where the stream would end if all ready items were read, and their number, for Spark's progress.
 
         Spark asks after each batch and while it waits for one.
         """
@@ -214,22 +225,22 @@ class StreamReader(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow
         if WOKEN in end:
             return []
         span = _position(start), _position(end)
-        parts = self._source.parts(*span, self.parts)
+        parts = self._source.parts(*span, self.parts, self._limit or self.most)
         if self.typed is not None and self.admission is not None:
             if not any(part.finished for part in parts) and self._takes_out(self.typed, self.admission, parts):
-                parts = self._source.parts(*span, self.parts)
+                parts = self._source.parts(*span, self.parts, self._limit or self.most)
         elif self.typed is not None and self.typed.policy == "bury":
             misfits = self._misfits(self.typed, parts)
             if misfits.are_too_many(self.most_misfits):
                 raise misfits.stopped()
             if misfits.jobs:
                 self._source.bury(misfits.errors)
-                parts = self._source.parts(*span, self.parts)
+                parts = self._source.parts(*span, self.parts, self._limit or self.most)
         return [StreamPart(part) for part in parts]
 
     def _takes_out(self, typed: TypedPayloads, admission: Admission, parts: Sequence[Part]) -> bool:
         """Remove jobs from a batch that the query does not get, before any is read; return whether there were some."""
-        found = (batch for part in parts for batch in batches(self._app, part, NEEDED))
+        found = (batch for part in parts for batch in batches(self._app, part, ItemRows("jobs", NEEDED)))
         taken = admission.taken_out(self._app, typed, self._source.state(), found)
         self._source.bury(taken.misfits)
         self._source.settle(taken.others, taken.latest)
@@ -240,7 +251,7 @@ class StreamReader(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow
         found = [
             typed.misfits(self._app, batch)
             for part in parts
-            for batch in batches(self._app, part, NEEDED)
+            for batch in batches(self._app, part, ItemRows("jobs", NEEDED))
             if not part.finished
         ]
         jobs = {job: why for some in found for job, why in some.jobs.items()}
@@ -261,23 +272,19 @@ class StreamReader(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow
         with self.place.app() as app:
             if run is not None:
                 begin(app.store, part, run)
-            if self.typed is None:
-                yield from batches(app, part, self.names)
-            else:
-                for batch in batches(app, part, with_needed(self.names)):
-                    yield self.typed.applied(app, batch, self.names)
+            yield from batches(app, part, ItemRows("jobs", self.names, self.typed))
 
 
-def batches(app: Stanchion, part: Part, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the jobs of a part, as Arrow if the store can."""
+def batches(app: Stanchion, part: Part, made: ItemRows) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a part: made from Arrow if the store can, and there are many."""
     store = app.store
     reads = store.extension(ArrowReads)
     if reads is not None and part.size > FEW and not part.finished:
         query = reserved(part.queue, part.token, part.first, part.last)
-        for batch in reads.select_arrow(replace(query, columns=stored_fields(names))):
-            yield batch_of_arrow(batch, "jobs", names, context_of(app).codec)
+        for batch in reads.select_arrow(replace(query, columns=made.fields)):
+            yield from made.of_arrow(app, batch)
     elif found := rows(store, part):
-        yield batch_of_rows(found, "jobs", names, store.now(), context_of(app).codec)
+        yield from made.of_rows(app, found, again=part.finished)
 
 
 def _position(offset: Offset) -> Position:

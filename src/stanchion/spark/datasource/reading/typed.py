@@ -21,8 +21,10 @@ from stanchion.schemas.ddl import struct_of
 from stanchion.schemas.evolution import covers
 from stanchion.schemas.kinds import Array, Decimals, Field, Kind, Map, Plain, Schema, Struct
 from stanchion.schemas.misfits import Checker, Misfit
+from stanchion.schemas.typed_columns import arrow_type, structs_of_columns
 from stanchion.spark.datasource.options import place_of
-from stanchion.spark.datasource.reading.typed_arrow import arrow_type, parsed, structs
+from stanchion.spark.datasource.reading.schema import ITEM
+from stanchion.spark.datasource.reading.typed_arrow import parsed, structs
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -106,7 +108,7 @@ def wanted_fields(schema: Schema, given: DataType) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Misfits:
-    """The jobs of a batch that do not fit, by their ids, in order."""
+    """The payloads of a batch that do not fit, by the ids of their jobs, with the place of an item of many: `id/7`."""
 
     queue: str
     version: int
@@ -156,12 +158,23 @@ class TypedPayloads:
         column, misfits = self._column(app, batch)
         if misfits.jobs and self.policy != "null":
             raise misfits.stopped()
+        narrow = self._narrow(column)
+        columns = [narrow if name == PAYLOAD else batch.column(name) for name in names]
+        return pa.RecordBatch.from_arrays(columns, names=list(names))
+
+    def _narrow(self, column: pa.StructArray) -> pa.StructArray:
+        """Return payloads with the fields of the query alone."""
         whole = column.flatten()
         places = {field.name: n for n, field in enumerate(self._current.fields)}
         kept = [whole[places[name]] for name in self.fields]
-        narrow = pa.StructArray.from_arrays(kept, fields=list(self.kind), mask=column.is_null())
-        columns = [narrow if name == PAYLOAD else batch.column(name) for name in names]
-        return pa.RecordBatch.from_arrays(columns, names=list(names))
+        return pa.StructArray.from_arrays(kept, fields=list(self.kind), mask=column.is_null())
+
+    def of_columns(self, app: Stanchion, items: pa.Table) -> pa.StructArray | None:
+        """Return the items of a chunk as payloads, if all fit by their columns; otherwise None."""
+        found = structs_of_columns(self._current.struct, items)
+        if found is None and self._has_grown(app):
+            found = structs_of_columns(self._current.struct, items)
+        return None if found is None else self._narrow(found)
 
     def or_null(self, batch: pa.RecordBatch) -> pa.StructArray:
         """Return the payloads of a batch as structs, null where they do not fit, are calls, or are encrypted."""
@@ -200,7 +213,8 @@ class TypedPayloads:
         """Return decoded payloads, and None for calls and misfits."""
         values: list[object] = []
         misfits: dict[str, Misfit] = {}
-        for job, task, text in zip(*(batch.column(name).to_pylist() for name in NEEDED), strict=True):
+        names = _names(batch)
+        for job, task, text in zip(names, *(batch.column(name).to_pylist() for name in NEEDED[1:]), strict=True):
             value = None
             if task is None:
                 value = _SEALED if is_sealed(text) else self._checker.decoded(text)
@@ -219,6 +233,15 @@ class TypedPayloads:
             return False
         self._use(found.schema)
         return True
+
+
+def _names(batch: pa.RecordBatch) -> list[str]:
+    """Return what to call payloads: by the ids of their jobs, and their places in chunks."""
+    ids: list[str] = batch.column("id").to_pylist()
+    if ITEM not in batch.schema.names:
+        return ids
+    places = batch.column(ITEM).to_pylist()
+    return [job if place is None else f"{job}/{place}" for job, place in zip(ids, places, strict=True)]
 
 
 _SEALED = Misfit("", "is encrypted, and the query has no key for it: give the option keys")

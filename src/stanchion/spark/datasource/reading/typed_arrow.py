@@ -15,54 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stanchion.schemas.kinds import Array, Decimals, Kind, Map, Plain, Struct
+from stanchion.schemas.typed_columns import MOMENTS, Undecided, arrow_type, fitted, read_type
 from stanchion.spark.datasource.json_texts import json_lines, may_be_compact
-
-_PLAIN = {
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
-
-_DAY, _TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}", r"[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
-_MOMENTS = {
-    "date": f"^{_DAY}$",
-    "timestamp": f"^{_DAY}{_TIME}(Z|[+-][0-9]{{2}}:?[0-9]{{2}})$",
-    "timestamp_ntz": f"^{_DAY}{_TIME}$",
-}
-"""Types that the fast way reads as text, and casts. Any text that does not match takes the slow way."""
 
 _INEXACT = {"double": r"[0-9]{16}", "float": r"[0-9]{8}"}
 """Number of digits from which a whole number may not be exact in a type."""
 
 
 _ANY_SIZE = 1 << 40
-
-
-class _RowByRow(Exception):
-    """The fast way can't decide whether the batch fits."""
-
-
-def arrow_type(kind: Kind) -> pa.DataType:
-    """Return the type of a field, or of whole payloads."""
-    match kind:
-        case Struct(fields):
-            return pa.struct([(field.name, arrow_type(field.kind)) for field in fields])
-        case Array(of):
-            return pa.list_(arrow_type(of))
-        case Map(of):
-            return pa.map_(pa.string(), arrow_type(of))
-        case Decimals(precision, scale):
-            return pa.decimal128(precision, scale)
-        case Plain(name):
-            return _PLAIN[name]
 
 
 # -- the fast way
@@ -83,7 +43,7 @@ def parsed_compact(struct: Struct, texts: pa.Array) -> pa.StructArray | None:
     for name, digits in _INEXACT.items():
         if name in kinds and pc.any(pc.match_substring_regex(texts, digits)).as_py():
             return None
-    asked = pa.schema([(field.name, _as_read(field.kind)) for field in struct.fields])
+    asked = pa.schema([(field.name, read_type(field.kind)) for field in struct.fields])
     try:
         found = json_lines(texts, asked, "error")
         if found is None or found.num_rows != len(texts):
@@ -91,8 +51,8 @@ def parsed_compact(struct: Struct, texts: pa.Array) -> pa.StructArray | None:
         rows = pa.StructArray.from_arrays(
             [column.combine_chunks() for column in found.columns], names=found.column_names
         )
-        return _fitted(struct, rows)
-    except (_RowByRow, pa.ArrowInvalid):
+        return fitted(struct, rows)
+    except (Undecided, pa.ArrowInvalid):
         return None
 
 
@@ -104,44 +64,9 @@ def _plain_kinds(kind: Kind) -> set[str] | None:
         case Struct(fields):
             found = [_plain_kinds(field.kind) for field in fields]
             return None if None in found else set().union(*(one for one in found if one is not None))
-        case Array(Plain(name)) if name not in _MOMENTS:
+        case Array(Plain(name)) if name not in MOMENTS:
             return {name}
     return None
-
-
-def _as_read(kind: Kind) -> pa.DataType:
-    """Return the type that Arrow's parser is asked for."""
-    match kind:
-        case Plain(name) if name in _MOMENTS:
-            return pa.string()
-        case Struct(fields):
-            return pa.struct([(field.name, _as_read(field.kind)) for field in fields])
-    return arrow_type(kind)
-
-
-def _fitted(kind: Kind, values: pa.Array) -> pa.Array:
-    """Return the read values in their own type. Raises _RowByRow or ArrowInvalid for possible misfits."""
-    match kind:
-        case Plain("float" | "double"):
-            _finite(values)
-        case Array(Plain("float" | "double")):
-            _finite(values.flatten())
-        case Plain(name) if name in _MOMENTS:
-            if values.null_count < len(values) and not pc.all(pc.match_substring_regex(values, _MOMENTS[name])).as_py():
-                raise _RowByRow
-            return values.cast(_PLAIN[name])
-        case Struct(fields):
-            there = values.drop_null()
-            if any(not field.nullable and there.field(n).null_count for n, field in enumerate(fields)):
-                raise _RowByRow
-            inner = [_fitted(field.kind, values.field(n)) for n, field in enumerate(fields)]
-            return pa.StructArray.from_arrays(inner, names=[field.name for field in fields], mask=values.is_null())
-    return values
-
-
-def _finite(values: pa.Array) -> None:
-    if values.null_count < len(values) and not pc.all(pc.is_finite(values)).as_py():
-        raise _RowByRow
 
 
 # -- row by row

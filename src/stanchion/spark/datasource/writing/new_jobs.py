@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import lru_cache
@@ -21,6 +21,7 @@ from stanchion.errors import InvalidInput
 from stanchion.jobs.call import arguments, called_with
 from stanchion.jobs.insert import make_ready
 from stanchion.jobs.options import checked, sharing
+from stanchion.spark.datasource.json_texts import are_objects, may_be_compact
 from stanchion.spark.datasource.json_values import jsonable
 from stanchion.stores.fields.jobs import KINDS, OPTIONS, Kind
 from stanchion.stores.records.jobs import NewJob
@@ -44,8 +45,14 @@ _OPTIONS = tuple(one.name for one in OPTIONS if one.name not in ("headers", "key
 _TYPES: dict[str, tuple[str, ...]] = {name: _BY_KIND[KINDS[name]] for name in ("queue", "task", *_OPTIONS)} | _RATES
 """The columns with options of an enqueue, and their Spark types."""
 
+CALLS = ("task", "args", "kwargs")
+"""The columns of calls."""
+
 _CONTENT = ("payload", "args", "kwargs", "headers")
 """The columns of any type that JSON can represent; text in them is JSON."""
+
+COLUMNS = frozenset({*_TYPES, *_CONTENT})
+"""The columns of new jobs."""
 
 _TIMES = ("run_at", "delay")
 _OF_LIMITS = ("limits", *_RATES)
@@ -57,7 +64,7 @@ def check_columns(schema: StructType, ignored: Iterable[str] = ()) -> list[str]:
     names = [one.name for one in schema.fields if one.name not in ignored]
     for one in schema.fields:
         if one.name not in ignored:
-            _check_column(one.name, one.dataType)
+            check_column(one.name, one.dataType)
     if not {"payload", "args", "kwargs"} & set(names) and "task" not in names:
         raise InvalidInput(
             "there is no payload column; add one, such as struct('*').alias('payload'), or, for calls of a task, "
@@ -68,7 +75,14 @@ def check_columns(schema: StructType, ignored: Iterable[str] = ()) -> list[str]:
     return names
 
 
-def _check_column(name: str, kind: DataType) -> None:
+def check_target(queue: str | None, names: Collection[str]) -> None:
+    """Raise InvalidInput if neither the option nor a column says to which queue rows go."""
+    if queue is None and "queue" not in names:
+        raise InvalidInput("the target queue is missing: give it by the option queue, or by a column queue")
+
+
+def check_column(name: str, kind: DataType) -> None:
+    """Raise InvalidInput for a column that new jobs don't have, or of a wrong type."""
     if name in _CONTENT:
         jsonable(kind, name)
         return
@@ -86,7 +100,7 @@ def _check_column(name: str, kind: DataType) -> None:
 
 def known_columns(batch: pa.RecordBatch) -> list[str]:
     """Return the names of the columns that jobs are made from."""
-    return [name for name in batch.schema.names if name in _KNOWN]
+    return [name for name in batch.schema.names if name in COLUMNS]
 
 
 @dataclass(frozen=True)
@@ -106,6 +120,12 @@ class JobMaker:
 
         `checks_payloads`: see `make_ready`.
         """
+        made = self.made(context, batch, shares_rates=checks_payloads)
+        make_ready(context, made, checks_payloads=checks_payloads)
+        return made
+
+    def made(self, context: Context, batch: pa.RecordBatch, *, shares_rates: bool = True) -> list[NewJob]:
+        """Return the jobs of a batch, not yet checked against their queues. `shares_rates`: by the rates of tasks."""
         columns = {name: _values(name, batch.column(name)) for name in known_columns(batch)}
         rows = batch.num_rows
         queues = list(map(self.queue_of, columns["queue"])) if "queue" in columns else [self.queue_of(None)] * rows
@@ -122,13 +142,11 @@ class JobMaker:
                 fields[name] = _checked_values(name, columns[name], self.fixed(name), context.codec)
             elif name in self.defaults:
                 fields[name] = repeat(self.fixed(name))
-        shared = _rates_of(context, tasks) if checks_payloads else {}
+        shared = _rates_of(context, tasks) if shares_rates else {}
         if shared or not {*columns, *self.defaults}.isdisjoint(_OF_LIMITS):
             fields["limits"] = self._limits(context, columns, queues, tasks, shared)
         whole = (fields[name] if name in fields else repeat(default) for name, default in _DEFAULTS.items())
-        made = list(map(NewJob._make, zip(*whole, strict=False)))  # as many as there are ids
-        make_ready(context, made, checks_payloads=checks_payloads)
-        return made
+        return list(map(NewJob._make, zip(*whole, strict=False)))  # as many as there are ids
 
     def queue_of(self, given: str | None) -> str:
         """Return the queue of a row that names this one, or none."""
@@ -195,7 +213,6 @@ def _rates_of(context: Context, tasks: Sequence[str | None]) -> Mapping[str, Map
 
 
 _ONE_BY_ONE = ("headers", *(name for name in _OPTIONS if name not in (*_TIMES, "limits")))
-_KNOWN = {*_TYPES, *_CONTENT}
 _DEFAULTS = {name: NewJob._field_defaults.get(name) for name in NewJob._fields}
 _PLAIN = Codec()
 
@@ -285,6 +302,15 @@ def _payloads(
         raise InvalidInput("a row with args or kwargs names no task; fill the column task, or give the option task")
     calls = zip(_or_nones(columns, "args", len(tasks)), _or_nones(columns, "kwargs", len(tasks)), strict=True)
     return [codec.encode(_call(args, kwargs), "columns args and kwargs") for args, kwargs in calls]
+
+
+def json_texts(column: pa.Array, max_payload: int) -> pa.Array:
+    """Return texts as compact JSON. Raises InvalidInput for other texts, or larger ones."""
+    if may_be_compact(column, max_payload) and are_objects(column):
+        return column
+    codec, texts = Codec(max_payload=max_payload), column.to_pylist()
+    found = _payloads({"payload": _values("payload", column)}, [None] * len(texts), codec, texts)
+    return pa.array(found, pa.string())
 
 
 def _check_call(value: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -20,9 +20,13 @@ Mode = Literal["append", "move", "finish"]
 
 ID = "job_id"
 ERROR = "error"
+ITEM = "item"
+OF_SINK = (ID, ITEM, ERROR)
+"""The columns that say from which jobs rows come, and why they have no output."""
 RETRY_DELAY = 30.0
 """Seconds after which a job with an error is retried, unless its row has a delay."""
 
+_TYPES = {ID: "string", ITEM: "int", ERROR: "string"}
 _OF_MODE = {"move": ("queue", "payload", "headers", "delay", "tenant"), "finish": ("result", "delay")}
 
 
@@ -43,9 +47,14 @@ class SinkColumns:
         """True if rows have the id of the job they come from."""
         return ID in self.names
 
-    def without(self, rows: pa.RecordBatch, ids: Collection[str]) -> pa.RecordBatch:
-        """Return the rows of all jobs except these."""
-        return rows.filter(pc.invert(pc.is_in(rows.column(ID), pa.array(list(ids), pa.string()))))
+    def places(self, rows: pa.RecordBatch) -> list[int | None]:
+        """Return the place of the item that each row comes from, in its job; None: the job, or its only item."""
+        return rows.column(ITEM).to_pylist() if self.has_ids and ITEM in self.names else [None] * rows.num_rows
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The columns that are no part of new jobs; without ids, `item` may be a field of theirs."""
+        return OF_SINK if self.has_ids else (ERROR,)
 
     def divided(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Return the rows with an error, and those without."""
@@ -54,17 +63,17 @@ class SinkColumns:
         failed = pc.is_valid(rows.column(ERROR))
         return rows.filter(failed), rows.filter(pc.invert(failed))
 
-    def ids(self, rows: pa.RecordBatch, seen: set[str]) -> list[str]:
-        """Return the ids of jobs. Raises InvalidInput for a missing or duplicate id."""
+    def given_ids(self, rows: pa.RecordBatch) -> list[str]:
+        """Return the ids of the jobs that rows come from. Raises InvalidInput for a missing id."""
         ids: list[str] = rows.column(ID).to_pylist()
         if None in ids:
             raise InvalidInput(f"the column {ID} is null in a row; it is the id of a job that was read")
-        before = len(seen)
-        seen.update(ids)
-        if len(seen) < before + len(ids):
-            raise InvalidInput(
-                f"two rows have the same {ID}, but a job has one outcome; write new jobs with mode=append instead"
-            )
+        return ids
+
+    def ids(self, rows: pa.RecordBatch, seen: set[str]) -> list[str]:
+        """Return the ids of jobs. Raises InvalidInput for a missing or duplicate id."""
+        ids = self.given_ids(rows)
+        check_once(ids, seen)
         return ids
 
     def delays(self, rows: pa.RecordBatch) -> list[float]:
@@ -76,7 +85,7 @@ class SinkColumns:
     def content(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows with the columns of new jobs."""
         if self.mode == "append":
-            return rows.select([name for name in rows.schema.names if name not in (ID, ERROR)])
+            return rows.select([name for name in rows.schema.names if name not in self.own])
         found = {name: rows.column(name) for name in rows.schema.names if name in _OF_MODE[self.mode]}
         if self.mode == "finish":
             found.pop("delay", None)
@@ -86,23 +95,41 @@ class SinkColumns:
         return pa.RecordBatch.from_pydict(found)
 
 
-def checked_sink(mode: Mode, schema: StructType, queue: str | None) -> SinkColumns:
-    """Return the columns of a sink. Raises InvalidInput for columns that this mode does not have."""
+def check_once(ids: Sequence[str], seen: set[str]) -> None:
+    """Add ids to those seen before. Raises InvalidInput if one is among them."""
+    before = len(seen)
+    seen.update(ids)
+    if len(seen) < before + len(ids):
+        raise InvalidInput(
+            f"two rows have the same {ID}, but a job has one outcome; write new jobs with mode=append instead"
+        )
+
+
+def checked_sink(mode: Mode, schema: StructType, queue: str | None, *, packs: bool = False) -> SinkColumns:
+    """Return the columns of a sink. Raises InvalidInput for columns that this mode does not have.
+
+    `packs`: jobs carry many rows, so the columns of new jobs are checked by `chunk_maker`.
+    """
     names = tuple(field.name for field in schema.fields)
+    columns = SinkColumns(mode, names)
     for field in schema.fields:
-        if field.name in (ID, ERROR) and field.dataType.simpleString() != "string":
-            raise InvalidInput(f"the column {field.name} must be of type string; cast it")
+        wanted = _TYPES[field.name] if field.name in columns.own else field.dataType.simpleString()
+        if field.dataType.simpleString() != wanted:
+            raise InvalidInput(f"the column {field.name} must be of type {wanted}; cast it")
+    if ITEM in names and mode != "append":
+        raise InvalidInput(f"the column {ITEM} is for mode=append, as mode={mode} ends whole jobs; leave it out")
     if ID not in names and (mode != "append" or ERROR in names):
         raise InvalidInput(
             f"the column {ID} is missing: the id of the job that a row comes from, which is column id of the stream"
         )
     if mode == "append":
-        check_columns(schema, (ID, ERROR))
+        if not packs:
+            check_columns(schema, columns.own)
     else:
         _check_names(mode, schema)
     if queue is None and mode != "finish" and "queue" not in names:
         raise InvalidInput("the target queue is missing: give it by the option to, or by a column queue")
-    return SinkColumns(mode, names)
+    return columns
 
 
 def _check_names(mode: Mode, schema: StructType) -> None:

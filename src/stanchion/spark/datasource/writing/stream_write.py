@@ -17,6 +17,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -25,18 +26,28 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from stanchion.app import Stanchion
 from stanchion.context import context_of
 from stanchion.core.spark_errors import StreamTaken
+from stanchion.core.values.framing import items_in
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.spark.datasource.delta.sink import DeltaSink, delta_sink
 from stanchion.spark.datasource.errors import without_traceback
 from stanchion.spark.datasource.options import Place, checked_options, given_options, job_defaults, place_of
 from stanchion.spark.datasource.runs import has_state, this_batch, this_run
+from stanchion.spark.datasource.stream_station import FailedItem, StreamStation, outcome_of
 from stanchion.spark.datasource.writing import made_from
+from stanchion.spark.datasource.writing.chunk_jobs import ChunkMaker, chunk_maker
 from stanchion.spark.datasource.writing.columns import plain_columns
 from stanchion.spark.datasource.writing.new_jobs import JobMaker
-from stanchion.spark.datasource.writing.stream_rows import ERROR, Mode, SinkColumns, checked_sink
+from stanchion.spark.datasource.writing.packing import packed
+from stanchion.spark.datasource.writing.stream_rows import (
+    ERROR,
+    Mode,
+    SinkColumns,
+    check_once,
+    checked_sink,
+)
 from stanchion.spark.datasource.writing.task_stage import TaskStage
 from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.records.outcomes import Bury, Commit, Move, Outcome, Rollback
+from stanchion.stores.records.outcomes import Commit, Ending, Move, Outcome
 from stanchion.stores.records.prepared import Prepared
 from stanchion.stores.records.staging import Publication
 from stanchion.streams import SinkBatch
@@ -66,9 +77,13 @@ def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool)
     stream, queue = options["ackStream"] or options["stream"], options["to"] or options["queue"]
     if stream is None and mode != "append":
         raise InvalidInput(f"mode={mode} needs the option stream: the stream that the rows were read from")
-    columns = checked_sink(mode, schema, queue)
+    rows: int | None = options["rowsPerJob"]
+    if rows is not None and mode != "append":
+        raise InvalidInput(f"the option rowsPerJob is for mode=append, as mode={mode} makes no new jobs; leave it out")
+    columns = checked_sink(mode, schema, queue, packs=rows is not None)
     # Results are encoded like payloads; no queue gets them.
-    maker = JobMaker(queue or mode, options["task"], job_defaults({**options, "queue": queue}))
+    single = JobMaker(queue or mode, options["task"], job_defaults({**options, "queue": queue}))
+    maker = single if rows is None else chunk_maker(single, rows, schema, columns.own)
     return StreamWriter(
         place_of(options), mode, stream, columns, maker, options["errors"], options["writeId"], checkpoint
     )
@@ -98,15 +113,17 @@ class Written(WriterCommitMessage):
     rows: int = 0
     refused: str | None = None
     carried: tuple[Prepared, ...] = ()
+    failed: list[FailedItem] = field(default_factory=list)
+    """Items of jobs of many, which end with the batch."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """Rows, the jobs made from them, and the ids of jobs whose rows can't be jobs, with the reason."""
+    """Rows, the jobs made from them, and the failures of rows that can't be jobs."""
 
     rows: pa.RecordBatch
     jobs: list[NewJob]
-    misfits: Mapping[str, str] = field(default_factory=dict)
+    misfits: Sequence[FailedItem] = ()
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -118,7 +135,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         mode: Mode,
         stream: str | None,
         columns: SinkColumns,
-        maker: JobMaker,
+        maker: JobMaker | ChunkMaker,
         errors: str,
         write: str | None,
         checkpoint: str | None = None,
@@ -138,15 +155,20 @@ class StreamWriter(DataSourceStreamArrowWriter):
         seen: set[str] = set()
         with self.place.app() as app:
             stage = TaskStage(app.store, done.write, done.attempt)
-            for rows in iterator:
+            for rows in self._together(iterator):
                 if rows.num_rows and done.refused is None:
                     done.rows += rows.num_rows
                     try:
                         self._take(app, rows, done, stage, seen)
                     except InvalidInput as error:
                         done.refused = str(error)
+            stage.finish()
             done.staged, done.carried = stage.staged, tuple(stage.carried)
         return done
+
+    def _together(self, iterator: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of each job that carries many."""
+        return packed(iterator, self.maker.by, self.maker.rows) if isinstance(self.maker, ChunkMaker) else iterator
 
     def _take(self, app: Stanchion, rows: pa.RecordBatch, done: Written, stage: TaskStage, seen: set[str]) -> None:
         batch = None if self.stream is None else SinkBatch.read_by(app.store, self.stream, done.run)
@@ -162,19 +184,38 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if self.mode == "append" and self._took_plain(app, good, stage, headers):
             made = Made(good, [])
         else:
-            made = self._made(app, good, buries=batch is not None and batch.size > 1)
+            made = self._made(app, good, buries=batch is not None and batch.items > 1)
         if self.mode == "append":
-            stage.add(made_from.with_headers(made.jobs, headers))
+            jobs = made_from.with_headers(made.jobs, headers)
+            if isinstance(self.maker, ChunkMaker):
+                stage.add_chunks(jobs)
+            else:
+                stage.add(jobs)
         elif batch is not None:
+            if self.columns.has_content and batch.has_chunks:
+                self._check_whole(app, batch, self.columns.ids(made.rows, set()), "its rows can't be its content")
             done.settled += batch.settle(self._outcomes(made, batch.state, seen))
         elif rows.num_rows:
             raise self._taken()
-        if not failed.num_rows and not made.misfits:
+        failures = [*self._failures(failed), *made.misfits]
+        if not failures:
             return
         if batch is None:  # the rows are from another stream, or from none
             raise InvalidInput(f"a row with an error belongs to no job that the stream {self.stream!r} has read")
-        done.settled += batch.settle(self._failures(failed, batch.state, seen))
-        done.settled += batch.settle([Bury(batch.state.lease(job), error) for job, error in made.misfits.items()])
+        whole = [one for one in failures if one.place is None]
+        check_once([one.job for one in whole], seen)
+        if self.mode == "append":
+            self._check_whole(app, batch, [one.job for one in whole], "name the failed ones in the column item")
+        done.settled += batch.settle([outcome_of(batch.state.lease(one.job), one) for one in whole])
+        done.failed += [one for one in failures if one.place is not None]
+
+    def _check_whole(self, app: Stanchion, batch: SinkBatch, ids: Sequence[str], reason: str) -> None:
+        """Raise InvalidInput if one of these jobs carries many items, which a single row must not end."""
+        if not (ids and batch.has_chunks):
+            return
+        for job, row in app.store.fetch(ids).items():
+            if (items := items_in(row.payload)) is not None and items > 1:
+                raise InvalidInput(f"job {job} carries {items:,} items: {reason}, or write new jobs with mode=append")
 
     def _taken(self) -> StreamTaken:
         assert self.stream is not None  # noqa: S101 - other modes than append have one
@@ -182,6 +223,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def _took_plain(self, app: Stanchion, rows: pa.RecordBatch, stage: TaskStage, headers: str) -> bool:
         """Take rows as a whole, without processing them singly, if their jobs allow it."""
+        if isinstance(self.maker, ChunkMaker):
+            return False
         columns = plain_columns(self.maker, context_of(app), self.columns.content(rows), headers)
         return columns is not None and stage.add_plain(context_of(app).current_store(), columns)
 
@@ -195,10 +238,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
             if not buries or self.errors != "bury" or not self.columns.has_ids:
                 raise
             misfits = self._misfits(app, rows)
-            fit = self.columns.without(rows, misfits)
+            fit = rows.take(pa.array([place for place in range(rows.num_rows) if place not in misfits], pa.int64()))
             if not fit.num_rows and rows.num_rows > 1:  # the query is at fault, not a row
                 raise
-            return Made(fit, self._jobs(app, fit) if fit.num_rows else [], misfits)
+            failures = self._failures_of(rows.take(pa.array(misfits, pa.int64())), [*misfits.values()])
+            return Made(fit, self._jobs(app, fit) if fit.num_rows else [], failures)
 
     def _jobs(self, app: Stanchion, rows: pa.RecordBatch) -> list[NewJob]:
         content = self.columns.content(rows)
@@ -223,15 +267,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
             ]
             schemas.check(store, context_of(app).codec, going, concerned)
 
-    def _misfits(self, app: Stanchion, rows: pa.RecordBatch) -> dict[str, str]:
-        """Return the ids of the jobs whose rows can't be jobs, and the reason, by bisection."""
+    def _misfits(self, app: Stanchion, rows: pa.RecordBatch, first: int = 0) -> dict[int, str]:
+        """Return the places of the rows that can't be jobs, and the reason, by bisection. `first`: of the first row."""
         try:
             self._jobs(app, rows)
         except InvalidInput as error:
             if rows.num_rows == 1:
-                return {self.columns.ids(rows, set())[0]: f"InvalidInput: {error}"}
+                return {first: f"InvalidInput: {error}"}
             half = rows.num_rows // 2
-            return {**self._misfits(app, rows.slice(0, half)), **self._misfits(app, rows.slice(half))}
+            before = self._misfits(app, rows.slice(0, half), first)
+            return {**before, **self._misfits(app, rows.slice(half), first + half)}
         return {}
 
     def _outcomes(self, made: Made, state: StreamState, seen: set[str]) -> list[Outcome]:
@@ -252,13 +297,18 @@ class StreamWriter(DataSourceStreamArrowWriter):
             for lease, job in reserved
         ]
 
-    def _failures(self, rows: pa.RecordBatch, state: StreamState, seen: set[str]) -> list[Outcome]:
-        leases = map(state.lease, self.columns.ids(rows, seen))
-        errors = rows.column(ERROR).to_pylist() if rows.num_rows else []
-        if self.errors == "bury":
-            return [Bury(lease, error) for lease, error in zip(leases, errors, strict=True)]
-        delays = self.columns.delays(rows)
-        return [Rollback(lease, delay, error) for lease, error, delay in zip(leases, errors, delays, strict=True)]
+    def _failures(self, rows: pa.RecordBatch) -> list[FailedItem]:
+        """Return the failures in rows with an error."""
+        if not rows.num_rows:
+            return []
+        delays = None if self.errors == "bury" else self.columns.delays(rows)
+        return self._failures_of(rows, rows.column(ERROR).to_pylist(), delays)
+
+    def _failures_of(
+        self, rows: pa.RecordBatch, errors: Sequence[str], delays: Sequence[float] | None = None
+    ) -> list[FailedItem]:
+        ids, places = self.columns.given_ids(rows), self.columns.places(rows)
+        return [*map(FailedItem, ids, places, errors, delays or repeat(None))]
 
     # -- on the driver
 
@@ -285,9 +335,20 @@ class StreamWriter(DataSourceStreamArrowWriter):
             elif self.mode == "append":
                 settled = sum(one.settled for one in done)
                 stateless = has_state(self.checkpoint) is False
-                batch.publish(attempts, settled, write=done[0].write, stateless=stateless, carried=carried)
+                ends = self._ends(app, batch, [failed for one in done for failed in one.failed])
+                batch.publish(attempts, settled, write=done[0].write, stateless=stateless, carried=carried, ends=ends)
             else:
                 batch.drop_rest()
+
+    def _ends(self, app: Stanchion, batch: SinkBatch, failed: Sequence[FailedItem]) -> list[Ending]:
+        """Return the outcomes of the jobs with failed items, which end with the batch."""
+        of_jobs: dict[str, list[FailedItem]] = {}
+        for one in failed:
+            of_jobs.setdefault(one.job, []).append(one)
+        station = StreamStation(context_of(app), batch.name)
+        found = app.store.fetch(list(of_jobs)) if of_jobs and not batch.acknowledged else {}
+        mine = {job: row for job, row in found.items() if row.lease == batch.state.lease(job)}
+        return [station.failed(row, of_jobs[job]) for job, row in mine.items()]
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
         """Record that the query failed on its batch; staged jobs are deleted at its end, or after a day."""

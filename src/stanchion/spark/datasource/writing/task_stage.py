@@ -15,6 +15,9 @@ CARRIED_BYTES = 8 << 20
 A task with more stages its jobs.
 """
 
+STAGED_BYTES = 4 << 20
+"""Bytes of chunks from which they are staged, together."""
+
 
 class TaskStage:
     """The new jobs of a task: staged, or carried to the driver while they are few.
@@ -26,6 +29,7 @@ class TaskStage:
         self._store, self._write, self._attempt = store, write, attempt
         self.staged = 0
         self.carried: list[Prepared] = []
+        self._chunks: list[NewJob] = []
         self._bytes = 0
         self._bytes_max = CARRIED_BYTES * carried_share()
 
@@ -34,6 +38,17 @@ class TaskStage:
         for chunk in (chunk for some in batches(jobs) for chunk in chunks(some)):
             self._store.stage(self._write, self._attempt, chunk)
             self.staged += len(chunk)
+
+    def add_chunks(self, jobs: list[NewJob]) -> None:
+        """Take jobs that carry many items; they are staged together with later ones, by `finish` at the latest."""
+        self._chunks += jobs
+        if sum(len(job.payload) for job in self._chunks) >= STAGED_BYTES:
+            self.finish()
+
+    def finish(self) -> None:
+        """Stage the rest."""
+        self.add(self._chunks)
+        self._chunks = []
 
     def add_plain(self, store: Store, columns: PlainColumns) -> bool:
         """Take plain jobs; False if the store takes them only one by one."""

@@ -14,14 +14,18 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from stanchion.app import Stanchion
 from stanchion.context import context_of
 from stanchion.errors import InvalidInput
 from stanchion.spark.datasource.errors import without_traceback
 from stanchion.spark.datasource.options import Place, checked_options, job_defaults, place_of
 from stanchion.spark.datasource.writing import made_from
+from stanchion.spark.datasource.writing.chunk_jobs import ChunkMaker, chunk_maker
 from stanchion.spark.datasource.writing.columns import plain_columns
-from stanchion.spark.datasource.writing.new_jobs import JobMaker, check_columns
+from stanchion.spark.datasource.writing.new_jobs import JobMaker, check_columns, check_target
+from stanchion.spark.datasource.writing.packing import packed
 from stanchion.spark.datasource.writing.task_stage import TaskStage
+from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.prepared import Prepared
 from stanchion.stores.records.staging import Publication
 from stanchion.streams.publishing import publish
@@ -37,9 +41,11 @@ def writer_of(given: Mapping[str, str], schema: StructType, overwrite: bool) -> 
     options = checked_options(given, "write")
     if overwrite:
         raise InvalidInput("jobs are added to a queue, never replaced: write with .mode('append')")
+    given_jobs = options["queue"], options["task"], job_defaults(options)
+    rows: int | None = options["rowsPerJob"]
     return JobsWriter(
         place_of(options),
-        maker_of(options["queue"], options["task"], job_defaults(options), schema),
+        maker_of(*given_jobs, schema) if rows is None else chunk_maker(JobMaker(*given_jobs), rows, schema),
         options["writeId"] or f"spark:{secrets.token_hex(16)}",
         None if options["writeId"] is None else made_from.of_write(options["writeId"]),
     )
@@ -47,9 +53,7 @@ def writer_of(given: Mapping[str, str], schema: StructType, overwrite: bool) -> 
 
 def maker_of(queue: str | None, task: str | None, defaults: Mapping[str, object], schema: StructType) -> JobMaker:
     """Return the maker of jobs from rows with this schema. InvalidInput names the wrong column or option."""
-    names = check_columns(schema)
-    if queue is None and "queue" not in names:
-        raise InvalidInput("the target queue is missing: give it by the option queue, or by a column queue")
+    check_target(queue, check_columns(schema))
     return JobMaker(queue, task, defaults)
 
 
@@ -69,7 +73,7 @@ class Staged(WriterCommitMessage):
 class JobsWriter(DataSourceArrowWriter):
     """Writes rows as jobs; all or none on stores with transactions. `headers`: of all jobs."""
 
-    def __init__(self, place: Place, maker: JobMaker, write: str, headers: str | None = None) -> None:
+    def __init__(self, place: Place, maker: JobMaker | ChunkMaker, write: str, headers: str | None = None) -> None:
         self.place, self.maker, self.write_id, self.headers = place, maker, write, headers
 
     @without_traceback
@@ -81,16 +85,23 @@ class JobsWriter(DataSourceArrowWriter):
         attempt = secrets.token_hex(8)
         with self.place.app() as app:
             stage = TaskStage(app.store, self.write_id, attempt)
-            for batch in iterator:
-                columns = plain_columns(self.maker, context_of(app), batch, self.headers)
-                if columns is not None and stage.add_plain(context_of(app).current_store(), columns):
-                    continue
-                try:
-                    jobs = self.maker.jobs(context_of(app), batch)
-                    stage.add(jobs if self.headers is None else made_from.with_headers(jobs, self.headers))
-                except InvalidInput as error:
-                    return Staged(attempt, stage.staged, str(error))
+            try:
+                if isinstance(self.maker, ChunkMaker):
+                    for batch in packed(iterator, self.maker.by, self.maker.rows):
+                        stage.add_chunks(self._jobs(app, batch))
+                    stage.finish()
+                else:
+                    for batch in iterator:
+                        columns = plain_columns(self.maker, context_of(app), batch, self.headers)
+                        if columns is None or not stage.add_plain(context_of(app).current_store(), columns):
+                            stage.add(self._jobs(app, batch))
+            except InvalidInput as error:
+                return Staged(attempt, stage.staged, str(error))
         return Staged(attempt, stage.staged, carried=tuple(stage.carried))
+
+    def _jobs(self, app: Stanchion, batch: pa.RecordBatch) -> list[NewJob]:
+        jobs = self.maker.jobs(context_of(app), batch)
+        return jobs if self.headers is None else made_from.with_headers(jobs, self.headers)
 
     @without_traceback
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

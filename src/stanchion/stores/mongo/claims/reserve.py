@@ -18,7 +18,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.rules.lifecycle.claims import in_claim_order
 
-_CLAIMED: Final[Document] = {UNCLAIMED: 0}
+_CLAIMED: Final[Document] = dict.fromkeys(UNCLAIMED, 0)
 """All fields of a job, without the ones that no worker needs."""
 _OF_ONE_ITEM: Final[Document] = {"items": None}
 _CHUNK: Final[Document] = {"items": {"$exists": True}}

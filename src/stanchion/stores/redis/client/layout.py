@@ -31,7 +31,7 @@ def _state() -> tuple[str, ...]:
 
 STATE: Final = _state()
 """The fields of a state, which is between the id and the body. `rev`, `waits_for` and `bound` are made of others."""
-_APART: Final = ("id", "queue", UNCLAIMED, *WAITS)
+_APART: Final = ("id", "queue", *UNCLAIMED, *WAITS)
 BODY: Final = tuple(field.name for field in FIELDS if field.name not in {*STATE, *_APART})
 """The fields of a body."""
 
@@ -57,7 +57,7 @@ def _written(name: str) -> str:
 def _read(field: Field) -> str:
     """Return the expression for the value of a field, whose text is in a variable of its name."""
     name = field.name
-    if name == UNCLAIMED:
+    if name in UNCLAIMED:
         return "None"
     if field.kind is Kind.FLAG:
         return f'{name} == "1"'

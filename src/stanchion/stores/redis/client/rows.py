@@ -17,8 +17,10 @@ from stanchion.stores.rules.capacity.slots import slots_of, uses_slots
 from stanchion.stores.rules.lifecycle.jobs import created, due_at, is_part
 
 ROW: Final = "\x1e"
-WAITS: Final = "\x1d"
-"""Separates the body of a job from its past waits, which are read and stored apart from it."""
+APART: Final = "\x1d"
+"""Separates the body of a job from the fields that are read and stored apart from it."""
+_KEPT: Final = "\x1c"
+"""Separates its past waits from its kept payloads there."""
 STATE_FIELDS: Final = len(STATE)
 """Fields of a state; the state is between the id and the body."""
 _holds: Final = attrgetter(*HOLDS)
@@ -59,8 +61,14 @@ def body_text(job: JobRow | NewJob) -> str:
 
 
 def whole_body(row: JobRow) -> str:
-    """Return the body of a job, followed by its past waits, if any."""
-    return body_text(row) if row.past_waits is None else f"{body_text(row)}{WAITS}{row.past_waits}"
+    """Return the body of a job, followed by the fields that are stored apart from it, if it has any."""
+    return f"{body_text(row)}{APART}{apart}" if (apart := apart_text(row)) else body_text(row)
+
+
+def apart_text(row: JobRow) -> str:
+    """Return the fields of a job that no worker needs: its past waits, and its kept payloads; "" if it has none."""
+    waits = row.past_waits or ""
+    return waits if row.kept_payloads is None else f"{waits}{_KEPT}{row.kept_payloads}"
 
 
 def new_text(job: NewJob, once: str, now: int) -> str:
@@ -88,9 +96,9 @@ def seen_in(text: str, queue: str, at: int) -> list[Seen]:
 
 def rows_in(text: str, queue: str) -> list[JobRow]:
     """Return the jobs of a reply."""
-    if WAITS not in text:
+    if APART not in text:
         return [read_row(row.split(FIELD), queue) for row in text.split(ROW)] if text else []
-    return [_with_waits(row, queue)[0] for row in text.split(ROW)]
+    return [_whole(row, queue)[0] for row in text.split(ROW)]
 
 
 def rev_of(version: str) -> int:
@@ -99,13 +107,16 @@ def rev_of(version: str) -> int:
 
 
 def _seen(text: str, queue: str, at: int) -> Seen:
-    row, fields = _with_waits(text, queue)
+    row, fields = _whole(text, queue)
     return Seen(row, FIELD.join(fields[1 : 1 + STATE_FIELDS]), at)
 
 
-def _with_waits(text: str, queue: str) -> tuple[JobRow, list[str]]:
-    """Return a job with its past waits, and its other fields."""
-    text, _, waited = text.partition(WAITS)
+def _whole(text: str, queue: str) -> tuple[JobRow, list[str]]:
+    """Return a job with the fields that are stored apart, and its other fields."""
+    text, _, apart = text.partition(APART)
     fields = text.split(FIELD)
     row = read_row(fields, queue)
-    return (row._replace(past_waits=waited) if waited else row), fields
+    if not apart:
+        return row, fields
+    waits, _, kept = apart.partition(_KEPT)
+    return row._replace(past_waits=waits or None, kept_payloads=kept or None), fields

@@ -6,7 +6,7 @@
 --
 --   live      hash    id -> state of a live job          body     hash   id -> fields that rarely change
 --   past      hash    id -> state of a finished job      ended    zset   finished jobs by their end
---   past_waits hash   id -> the waits of a job that are over, if there are any
+--   past_waits hash   id -> the waits of a job that are over, and the payloads that it keeps, if there are any
 --   ids       zset    all ids, in the order of the text  keys     hash   unique key -> id of its holder
 --   letters   zset    the ids among them of dead letters, live or finished
 --   ended_keys hash   unique key -> id of the finished job that had it last, unless it was cancelled

@@ -26,12 +26,12 @@ from stanchion.core.ids import ID
 from stanchion.core.values.codec import is_sealed
 from stanchion.core.values.framing import MAX_ITEMS, Content, items_in
 from stanchion.errors import InvalidInput
-from stanchion.stores.fields.jobs import DEATH, FIELDS, KINDS, LIMITS, SPANS, WAITS, WITHIN, Kind
+from stanchion.stores.fields.jobs import DEATH, FIELDS, KEPT, KINDS, LIMITS, SPANS, WAITS, WITHIN, Kind
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState, NewJob
 from stanchion.stores.records.slots import NODE, ORDER, SEMAPHORE
 from stanchion.stores.rules.capacity.limits import checked_limits
 from stanchion.stores.rules.lifecycle.past_waits import lines_of, wait_in
-from stanchion.stores.rules.lifecycle.trail import Stop
+from stanchion.stores.rules.lifecycle.trail import Stop, are_kept
 from stanchion.stores.rules.undeliverable import misfit
 
 _SEALED: Final = re.compile(r"enc:[A-Za-z0-9_=-]+")
@@ -126,6 +126,10 @@ def _check_errors(text: str) -> None:
     _check_json(text, "the errors", _are_errors, "a JSON list of objects, each with an error")
 
 
+def _check_kept(text: str) -> None:
+    _check_json(text, "the kept payloads", are_kept, "a JSON object of [entered_at, payload]")
+
+
 def _check_json(text: str | None, what: str, fits: Callable[[object], bool], form: str) -> None:
     if text is None:
         return
@@ -188,6 +192,7 @@ _BY_NAME: Final[dict[str, _Check]] = {
     **{name: partial(_check_span, name=name) for name in SPANS},
     "errors": _check_errors,
     "trail": _check_trail,
+    KEPT: _check_kept,
 }
 _OF_TEXT: Final[dict[Kind, Callable[[str, str], object]]] = {
     Kind.ID: check_id,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from stanchion.core.names.partition_names import logical_name
 from stanchion.core.values.framing import Content, items_in
+from stanchion.errors import InvalidInput
 from stanchion.stores.fields.jobs import Step, cleared
 from stanchion.stores.records.claims import POPPED
 from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState, Lease, NewJob, Redriven
@@ -19,6 +22,7 @@ from stanchion.stores.records.outcomes import (
     Pass,
     Progress,
     Rollback,
+    TableRows,
     Tally,
 )
 from stanchion.stores.records.queues import QueueSettings
@@ -63,7 +67,7 @@ def commit_of(
 ) -> Commit:
     """Return the commit of a reserved job."""
     lease = _new(Lease, (row.queue, row.id, row.token or ""))
-    return _new(Commit, (lease, result, payload, jobs, ties_of(row), ()))
+    return _new(Commit, (lease, result, payload, jobs, ties_of(row), (), ()))
 
 
 def ends_in(outcome: Outcome) -> str:
@@ -86,7 +90,7 @@ def settled(row: JobRow, outcome: Ending, queue: QueueSettings, now: int) -> Tra
             return _given_back(row, outcome, queue, now)
         case Move():
             payload = row.payload if outcome.payload is None else outcome.payload
-            gone = moved_job(row, outcome.queue, now, payload, keep_entry=outcome.keep_entry)
+            gone = _moved(row, outcome, outcome.queue, payload, now)
             headers = row.headers if outcome.headers is None else outcome.headers
             there = revived(_restarted(gone, now + int(outcome.delay * SECOND)))
             order_key = row.order_key or outcome.order_key
@@ -94,7 +98,7 @@ def settled(row: JobRow, outcome: Ending, queue: QueueSettings, now: int) -> Tra
                 there._replace(lane=outcome.lane, headers=headers, key=None, order_key=order_key), "moved"
             )
         case Continue(job=job):
-            return Transition(_continued(row, job, now, outcome.keep_entry), "moved")
+            return Transition(_continued(row, job, now, outcome), "moved")
         case Pass():
             return _passed(row, outcome, queue, now)
         case Bury():
@@ -107,20 +111,38 @@ def settled(row: JobRow, outcome: Ending, queue: QueueSettings, now: int) -> Tra
 
 def counted_as(commit: Commit, delivery: str | None) -> str:
     """Return the queue counter that the commit of a job, delivered in this way, increments."""
-    if commit.jobs:
+    if commit.jobs or commit.rows:
         return "moved"
     return "popped" if delivery == POPPED else "committed"
 
 
 def opens_jobs(outcome: Outcome) -> bool:
-    """Return True if jobs are stored with an outcome; a job that was asked to stop is cancelled instead."""
-    return isinstance(outcome, Continue) or bool(jobs_with(outcome))
+    """Return True if jobs or rows are stored with an outcome; a job that was asked to stop is cancelled instead."""
+    return isinstance(outcome, Continue) or bool(jobs_with(outcome)) or bool(rows_with(outcome))
 
 
 def jobs_with(outcome: Outcome) -> tuple[NewJob, ...]:
     """Return the jobs of a commit; none of other outcomes."""
     last = last_of(outcome)
     return last.jobs if isinstance(last, Commit) else ()
+
+
+def rows_with(outcome: Outcome) -> tuple[TableRows, ...]:
+    """Return the rows that a commit inserts into tables; none of other outcomes."""
+    last = last_of(outcome)
+    return last.rows if isinstance(last, Commit) else ()
+
+
+def have_rows(outcomes: Iterable[Outcome]) -> bool:
+    """Return whether any of these outcomes has rows for tables."""
+    lasts = (one.then if isinstance(one, Pass) else one for one in outcomes)
+    return any(last.rows for last in lasts if isinstance(last, Commit))
+
+
+def refuse_rows(outcome: Outcome) -> None:
+    """Raise InvalidInput for rows, at a store that has no tables for them."""
+    for table, _ in rows_with(outcome):
+        raise InvalidInput(f"this store has no tables, so nothing can be written to {table.name!r} with an outcome")
 
 
 def last_of(outcome: Outcome) -> Outcome:
@@ -292,7 +314,12 @@ def _dead(row: JobRow, queue: QueueSettings, now: int) -> Transition:
     return Transition(as_letter(letter, row, now), "buried")
 
 
-def _continued(row: JobRow, job: NewJob, now: int, keep_entry: bool) -> JobRow:
+def _moved(row: JobRow, outcome: Move | Continue, queue: str, payload: Content, now: int) -> JobRow:
+    keep_entry, keep_arrival = outcome.keep_entry, outcome.keep_arrival
+    return moved_job(row, queue, now, payload, keep_entry=keep_entry, keep_arrival=keep_arrival)
+
+
+def _continued(row: JobRow, job: NewJob, now: int, outcome: Continue) -> JobRow:
     """Return the job as its next call: same flow position, and the same key while it stays in its queue.
 
     The call expires as if it were pushed now, though the job keeps the time of its push.
@@ -300,10 +327,11 @@ def _continued(row: JobRow, job: NewJob, now: int, keep_entry: bool) -> JobRow:
     elsewhere = (
         logical_name(job.queue) != logical_name(row.queue) or job.task is None
     )  # an item may return to its station
-    gone = moved_job(row, job.queue, now, job.payload, keep_entry=keep_entry) if elsewhere else None
+    gone = _moved(row, outcome, job.queue, job.payload, now) if elsewhere else None
     return created(job, now)._replace(
         trail=row.trail if gone is None else gone.trail,
         entry_payload=None if gone is None else gone.entry_payload,
+        kept_payloads=None if gone is None else gone.kept_payloads,
         past_waits=row.past_waits,
         id=row.id,
         enqueued_at=row.enqueued_at,

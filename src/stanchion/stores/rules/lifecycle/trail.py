@@ -2,8 +2,13 @@
 
 A job that has not moved has none. A move writes [queue, entered_at, attempts, left] for the queue that it leaves, and
 [queue, entered_at] for its next one. `left` is 0 if the job left with the payload of its arrival, 1 with another one, 2
-as one of several jobs; the stops up to the last 2 belong to the job that it was split from. A trail of STOPS_MAX stops
-may lack some after the first one. Partitions are named like their queue.
+as one of several jobs; the stops up to the last 2 belong to the job that it was split from. A part that was cut from a
+chunk and stays in its queue repeats that stop, with its time. A trail of STOPS_MAX stops may lack some after the first
+one. Partitions are named like their queue.
+
+Where a queue keeps the payloads that arrive there, a job that has left it has them as a JSON object: by queue, when the
+job came there, and the payload as text. A later visit takes the place of an earlier one, except at the queue where the
+job entered, which keeps the payload of the entry.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from stanchion.core.names.partition_names import logical_name
-from stanchion.core.values.framing import Content, items_in
+from stanchion.core.values.framing import Content, as_content, as_text, items_in
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Passage
 from stanchion.stores.rules.lifecycle.jobs import arrival_payload
@@ -23,6 +28,16 @@ STOPS_MAX: Final = 100
 """Stops kept of a trail: the first one, and the newest."""
 
 UNCHANGED, CHANGED, SPLIT = 0, 1, 2
+
+KEPT_MOST: Final = 3 << 20
+"""Characters of the payloads that a job keeps: beyond, the ones that were kept first are dropped.
+
+MongoDB stores a job as one document of at most 16 MiB, of which a chunk and its parts may take 12.
+"""
+KEPT_BYTES: Final = KEPT_MOST * 3 // 4
+"""Maximum number of bytes of a payload that is kept for certain; as text, a chunk takes a third more."""
+
+_Kept = dict[str, tuple[int, str]]
 
 
 class Stop(NamedTuple):
@@ -61,6 +76,16 @@ def own_stops_of(row: JobRow) -> list[Stop]:
     return _own(stops_of(row))
 
 
+def arrivals_of(row: JobRow) -> list[Stop]:
+    """Return the queues where a job arrived itself: not that where it was cut from a chunk, which had arrived there."""
+    whole = stops_of(row)
+    own = _own(whole)
+    before = whole[: len(whole) - len(own)]
+    if not before or not _is_same_visit(before[-1], own[0]):
+        return own
+    return [stop for stop in own if stop.queue != own[0].queue]
+
+
 def was_split(row: JobRow) -> bool:
     """Return True if a job was split from another one, its `origin`."""
     return len(own_stops_of(row)) < len(stops_of(row))
@@ -76,13 +101,16 @@ def entry_in_trail(queue: str) -> str:
     return f"[{_dumps(queue)},"
 
 
-def moved_job(row: JobRow, queue: str, now: int, payload: Content, *, keep_entry: bool = False) -> JobRow:
+def moved_job(
+    row: JobRow, queue: str, now: int, payload: Content, *, keep_entry: bool = False, keep_arrival: bool = False
+) -> JobRow:
     """Return a job after a move to a queue with a payload.
 
     `keep_entry`: if this is the first change of the payload, keep the one with which the job entered its first
-    queue.
+    queue. `keep_arrival`: keep the one with which it came to the queue that it leaves.
     """
-    passage = Passage(queue, payload != arrival_payload(row))
+    came_with = arrival_payload(row)
+    passage = Passage(queue, payload != came_with, came_with if keep_arrival else None)
     return passed_job(row, (passage,), now, payload, keep_entry=keep_entry)
 
 
@@ -111,10 +139,13 @@ def passed_job(row: JobRow, passages: Iterable[Passage], now: int, payload: Cont
     `keep_entry`: see `moved_job`.
     """
     came_with, entry, queue = arrival_payload(row), row.entry_payload, row.queue
-    stops, attempts = stops_of(row), row.attempts
-    for queue, changed in passages:
-        if changed and keep_entry and not _changes(_own(stops)):
+    stops, attempts, kept_payloads = stops_of(row), row.attempts, row.kept_payloads
+    for queue, changed, kept in passages:
+        own, here = _own(stops), stops[-1]
+        if changed and keep_entry and not _changes(own):
             entry = came_with
+        if kept is not None:
+            kept_payloads = with_kept(kept_payloads, here.queue, here.entered_at, kept, own[0].entered_at)
         stops[-1] = stops[-1]._replace(attempts=attempts, left=CHANGED if changed else UNCHANGED)
         stops.append(Stop(logical_name(queue), now))
         attempts = 1
@@ -125,6 +156,7 @@ def passed_job(row: JobRow, passages: Iterable[Passage], now: int, payload: Cont
         arrival_payload=None,
         trail=_text(_bounded(stops)),
         entry_payload=entry,
+        kept_payloads=kept_payloads,
     )
 
 
@@ -136,6 +168,13 @@ def trail_to(row: JobRow, queue: str, now: int) -> str:
 def split_trail(row: JobRow) -> str:
     """Return the trail of the jobs that a job is split into; each begins where it is stored."""
     return _text(_bounded(_left(row, SPLIT)))
+
+
+def cut_trail(row: JobRow, *, left: bool = False) -> str:
+    """Return the trail of the parts of a chunk that go on with its visit. `left`: they have left its queue since."""
+    stops = _left(row, SPLIT)
+    here = stops[-1]._replace(left=UNCHANGED) if left else Stop(*stops[-1][:2])
+    return _text(_bounded([*stops, here]))
 
 
 def payload_at(row: JobRow, queue: str) -> Content | None:
@@ -152,7 +191,9 @@ def payload_at(row: JobRow, queue: str) -> Content | None:
     place = 0 if visits[0] == 0 and not lacks_entry else visits[-1]
     if not _changes(stops[place:]):
         return arrival_payload(row)
-    return None if lacks_entry or _changes(stops[:place]) else row.entry_payload
+    if not lacks_entry and not _changes(stops[:place]) and row.entry_payload is not None:
+        return row.entry_payload
+    return kept_at(row.kept_payloads, queue, stops[place].entered_at)
 
 
 def entry_payload(row: JobRow) -> Content | None:
@@ -162,6 +203,10 @@ def entry_payload(row: JobRow) -> Content | None:
 
 def _own(stops: list[Stop]) -> list[Stop]:
     return stops[max((number for number, stop in enumerate(stops, 1) if stop.left == SPLIT), default=0) :]
+
+
+def _is_same_visit(one: Stop, other: Stop) -> bool:
+    return one[:2] == other[:2]
 
 
 def _changes(stops: list[Stop]) -> bool:
@@ -180,6 +225,8 @@ def _bounded(stops: list[Stop]) -> list[Stop]:
     while len(others) >= STOPS_MAX:
         dropped = others.pop(0)
         first = first._replace(left=max(first.left or UNCHANGED, dropped.left or UNCHANGED))
+        if dropped.left == SPLIT and others and _is_same_visit(dropped, others[0]):
+            others.pop(0)
     return [first, *others]
 
 
@@ -189,3 +236,38 @@ def _text(stops: list[Stop]) -> str:
 
 def _dumps(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def with_kept(kept: str | None, queue: str, came_at: int, payload: Content, entered_at: int) -> str | None:
+    """Return the kept payloads of a job that leaves a queue. `entered_at`: when it came to its first queue."""
+    found = _read(kept)
+    if queue in found and found[queue][0] == entered_at != came_at:
+        return kept
+    found.pop(queue, None)
+    found[queue] = came_at, as_text(payload)
+    size = sum(len(text) for _, text in found.values())
+    while size > KEPT_MOST:
+        size -= len(found.pop(next(iter(found)))[1])
+    return json.dumps(found, ensure_ascii=False, separators=(",", ":")) if found else None
+
+
+def kept_at(kept: str | None, queue: str, came_at: int) -> Content | None:
+    """Return the payload with which a job came to a queue at this time; None if it was not kept."""
+    there, text = _read(kept).get(queue, (None, ""))
+    return as_content(text) if there == came_at else None
+
+
+def are_kept(value: object) -> bool:
+    """Return whether a JSON value is the kept payloads of a job."""
+    return isinstance(value, dict) and all(
+        isinstance(one, list) and list(map(type, one)) == [int, str] for one in value.values()
+    )
+
+
+def _read(kept: str | None) -> _Kept:
+    """Return the kept payloads by queue, oldest first; none of a text that another program has stored."""
+    try:
+        found = {} if kept is None else json.loads(kept)
+    except (ValueError, RecursionError):
+        return {}
+    return {queue: (at, text) for queue, (at, text) in found.items()} if are_kept(found) else {}

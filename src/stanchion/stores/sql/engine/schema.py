@@ -350,7 +350,7 @@ stage_prepared = _table(
 
 HELD_COLUMNS = HELD
 """Columns of a live job with its holds and its position in a flow."""
-CLAIMED_COLUMNS = LIVE_COLUMNS[: LIVE_COLUMNS.index(UNCLAIMED)]
+CLAIMED_COLUMNS = LIVE_COLUMNS[: LIVE_COLUMNS.index(UNCLAIMED[0])]
 """Columns of a live job that a claim returns."""
 HISTORY_COLUMNS = tuple(column.name for column in history.columns)
 ID_COLUMNS = names(Kind.ID)

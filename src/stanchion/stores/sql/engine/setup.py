@@ -25,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.schema import CreateColumn
 
 from stanchion.errors import SchemaMismatch, StoreUnavailable
-from stanchion.stores.fields.jobs import Kind, names
+from stanchion.stores.fields.jobs import LONG
 from stanchion.stores.fields.sql import VERSION
 from stanchion.stores.sql.elements import AnyType
 from stanchion.stores.sql.engine.database import Database
@@ -44,7 +44,7 @@ def _quickly_compressed(table: Table) -> DDL:
 
     Its default takes several times as long for a chunk, which is compressed already, as all else that stores it.
     """
-    columns = ", ".join(f"ALTER {name} SET COMPRESSION lz4" for name in names(Kind.CONTENT) if name in table.columns)
+    columns = ", ".join(f"ALTER {name} SET COMPRESSION lz4" for name in LONG if name in table.columns)
     change = f"EXECUTE 'ALTER TABLE {table.name} {columns}'"  # a text, as an older server can't read it
     return _change(f"DO $$ BEGIN IF EXISTS ({_LZ4}) THEN {change}; END IF; END $$")
 
@@ -257,5 +257,5 @@ def _add_columns(connection: Connection, table: Table) -> None:
             connection.exec_driver_sql(f"ALTER TABLE {table.name} {change}")
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_complete,) * 7
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_complete,) * 8
 """Step n upgrades a schema from version n to n + 1; steps are only ever appended. Equal ones run once in a setup."""

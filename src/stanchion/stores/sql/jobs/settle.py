@@ -27,7 +27,18 @@ from sqlalchemy import (
 )
 
 from stanchion.stores.records.jobs import SECOND, UNLANED, JobRow, JobState, Lease, NewJob
-from stanchion.stores.records.outcomes import Commit, Continue, Ending, Extend, Move, Outcome, Pass, Progress, Renewal
+from stanchion.stores.records.outcomes import (
+    Commit,
+    Continue,
+    Ending,
+    Extend,
+    Move,
+    Outcome,
+    Pass,
+    Progress,
+    Renewal,
+    TableRows,
+)
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.capacity.limits import limits_in
 from stanchion.stores.rules.capacity.slots import semaphore_slot
@@ -49,9 +60,10 @@ from stanchion.stores.sql.rows.held_job import AFFECTS_NONE, UNTIED, HeldJob, af
 from stanchion.stores.sql.rows.jobs import QUEUE_OF, Jobs, Step, leased
 from stanchion.stores.sql.rows.queues import QueueRows
 from stanchion.stores.sql.rows.tables import Tables
+from stanchion.stores.sql.tables.write import WritesRows
 
 # Called by built-ins, without a frame for each job.
-_JOBS, _PAYLOAD, _ID = attrgetter("jobs"), attrgetter("payload"), attrgetter("id")
+_JOBS, _ROWS, _PAYLOAD, _ID = map(attrgetter, ("jobs", "rows", "payload", "id"))
 _LEASE, _CLAIM = attrgetter(*Lease._fields), attrgetter("queue", "token", "delivery")
 
 
@@ -212,10 +224,12 @@ class Outcomes:
         flows: Flows,
         held: HeldJobs,
         commits: Commits,
-        moves: Moves | None = None,
+        moves: Moves | None,
+        writes_rows: WritesRows,
     ) -> None:
         self._db, self._transactions, self._jobs, self._queues = tables
         self._push, self._flows, self._held, self._commits, self._moves = push, flows, held, commits, moves
+        self._writes_rows = writes_rows
 
     def settle(
         self, outcomes: Sequence[Outcome], tx: object = None, *, repeat: bool = False, guarded: bool = False
@@ -286,6 +300,7 @@ class Outcomes:
         states: list[JobState | None] = []
         continued: list[Continue] = []
         fanned_out: list[NewJob] = []
+        written: list[TableRows] = []
         for outcome in outcomes:
             row = rows.get(outcome.lease.id)
             if row is None or not holds(row, outcome.lease, now):
@@ -300,12 +315,15 @@ class Outcomes:
                 continued.append(outcome)
             if step.row.state == JobState.DONE:
                 fanned_out += outcome_rules.fanned_out(outcome)
+                written += outcome_rules.rows_with(outcome)
             if not step.final and step.row.run_at <= now:
                 run.woken.add(step.row.queue)
         self._flows.put(run, before, after)
         for one in continued:  # after the job is stored, as it may wait for a node that is done immediately
             self._flows.open_in(run, one.nodes, one.jobs)
         push_all(self._push, run, fanned_out)
+        if written:
+            self._writes_rows.write(run, written)
         run.woken.update(job.queue for job in fanned_out)
         return states
 
@@ -326,16 +344,18 @@ class _Route(Enum):
 
 
 def plain_commits(outcomes: Sequence[Outcome]) -> Sequence[Commit] | None:
-    """Return the outcomes if all of them are commits that store no jobs, and change no chunk, else None."""
+    """Return the outcomes if all of them are commits that store no jobs or rows, and change no chunk, else None."""
     if set(map(type, outcomes)) - {Commit}:
         return None
     commits = cast("Sequence[Commit]", outcomes)
-    return None if any(map(_JOBS, commits)) or bytes in set(map(type, map(_PAYLOAD, commits))) else commits
+    if any(map(_JOBS, commits)) or any(map(_ROWS, commits)) or bytes in set(map(type, map(_PAYLOAD, commits))):
+        return None
+    return commits
 
 
 def is_plain(outcome: Outcome) -> bool:
-    """Return whether the outcome is a commit that stores no jobs, and changes no chunk."""
-    return type(outcome) is Commit and not outcome.jobs and not isinstance(outcome.payload, bytes)
+    """Return whether the outcome is a commit that stores no jobs or rows, and changes no chunk."""
+    return type(outcome) is Commit and not (outcome.jobs or outcome.rows or isinstance(outcome.payload, bytes))
 
 
 _DONE = JobRow("", "", UNLANED, JobState.DONE.value, 0, 0, 0, 0, "", finished_at=0)

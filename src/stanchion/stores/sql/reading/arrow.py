@@ -23,8 +23,10 @@ from stanchion.stores.sql.reading import selection
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_BATCH = 10_000
-"""Rows per batch, for a database that returns rows."""
+_BATCH, _AT_ONCE = 10_000, 100
+"""Rows per batch, for a database that returns rows, and rows per call."""
+_BATCH_CHARACTERS = 16 << 20
+"""Characters of texts from which a batch takes no further rows: payloads with many items are large."""
 
 
 Give = Callable[[Database, AnySelect, Params], "Iterator[pa.RecordBatch]"]
@@ -70,11 +72,29 @@ def from_sqlite(database: Database, wanted: AnySelect, params: Params) -> Iterat
     import pyarrow as pa
 
     schema = pa.schema([(column.name, _arrow_type(column.type)) for column in wanted.selected_columns])
+    texts = [n for n, kind in enumerate(schema.types) if pa.types.is_string(kind)]
     with database.streaming(wanted, params) as cursor:
-        while rows := cursor.fetchmany(_BATCH):
+        while rows := _fetched(cursor.fetchmany, texts):
             columns = zip(*rows, strict=True)
             arrays = [_array(values, kind) for values, kind in zip(columns, schema.types, strict=True)]
             yield pa.record_batch(arrays, schema=schema)
+
+
+def _fetched(fetch: Callable[[int], Sequence[Sequence[object]]], texts: Sequence[int]) -> list[Sequence[object]]:
+    """Return the next rows, at most a batch. `texts`: the places of texts."""
+    rows: list[Sequence[object]] = []
+    size = 0
+    while len(rows) < _BATCH and size < _BATCH_CHARACTERS:
+        some = fetch(_AT_ONCE)
+        if not some:
+            break
+        rows += some
+        size += sum(_characters(row[n]) for row in some for n in texts)
+    return rows
+
+
+def _characters(value: object) -> int:
+    return len(value) if isinstance(value, str) else 0
 
 
 def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:

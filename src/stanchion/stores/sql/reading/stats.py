@@ -32,6 +32,7 @@ class Stats:
     def __init__(self, database: Database) -> None:
         self._database, self._dialect = database, database.dialect
         self._states, self._items = self._dialect.once(_states), self._dialect.once(_items)
+        self._chunks = self._dialect.once(_chunks)
         self._totals = self._dialect.once(_totals)
         self._next_due, self._heads = self._dialect.once(_next_due), self._dialect.once(_heads)
         self._depths, self._all_depths = self._dialect.once(_depths), self._dialect.once(_all_depths)
@@ -45,9 +46,13 @@ class Stats:
             totals = self._read_totals(run, given) if "totals" in fields else {}
             due = self.next_due(run, queues) if "next_due" in fields else {}
             heads = self.heads(run, queues) if "heads" in fields else {}
+            chunks = self._read_chunks(run, given) if "chunks" in fields else {}
             return {
                 one: stats_in(states.get(one, Sizes()), more.get(one, Sizes()), fields)._replace(
-                    totals=totals.get(one, Counts()), next_due=due.get(one), heads=tuple(heads.get(one, ()))
+                    totals=totals.get(one, Counts()),
+                    next_due=due.get(one),
+                    heads=tuple(heads.get(one, ())),
+                    chunks=chunks.get(one, 0),
                 )
                 for one in queues
             }
@@ -59,6 +64,9 @@ class Stats:
         for queue, state, number, due in run.rows(numbers, {"queues": queues}):
             found.setdefault(queue, {})[state] = int(number), int(due)
         return {queue: sizes_in(by_state) for queue, by_state in found.items()}
+
+    def _read_chunks(self, run: Runner, queues: object) -> dict[str, int]:
+        return {queue: int(number) for queue, number in run.rows(self._chunks, {"queues": queues})}
 
     def _read_totals(self, run: Runner, queues: object) -> dict[str, Counts]:
         found: dict[str, dict[str, int]] = {}
@@ -109,10 +117,19 @@ def _items(dialect: Dialect) -> AnySelect:
     """Count the items of live chunks beyond one each by state, and how many of them are due."""
     more = jobs.c["items"] - 1
     due = func.sum(case((jobs.c.run_at <= dialect.now, more), else_=0))
+    return _of_chunks(dialect, select(jobs.c.queue, jobs.c.state, func.sum(more), due)).group_by(
+        jobs.c.queue, jobs.c.state
+    )
+
+
+def _chunks(dialect: Dialect) -> AnySelect:
+    """Count live chunks, by an index that has only these."""
+    return _of_chunks(dialect, select(jobs.c.queue, func.count())).group_by(jobs.c.queue)
+
+
+def _of_chunks(dialect: Dialect, numbers: AnySelect) -> AnySelect:
     chunks = jobs.c["items"].is_not(None), text(dialect.among_many("queue", "queues"))
-    numbers = select(jobs.c.queue, jobs.c.state, func.sum(more), due).where(*chunks)
-    by_index = numbers.with_hint(jobs, "FORCE INDEX (stanchion_jobs_chunks)", "mysql")
-    return by_index.group_by(jobs.c.queue, jobs.c.state)
+    return numbers.where(*chunks).with_hint(jobs, "FORCE INDEX (stanchion_jobs_chunks)", "mysql")
 
 
 def _totals(dialect: Dialect) -> AnyUnion:

@@ -13,12 +13,13 @@ from typing import NamedTuple, Protocol
 from stanchion.core.spark_errors import LeasesLost, StagedJobsLost
 from stanchion.core.values.framing import as_content, as_text
 from stanchion.stores.records import calls
-from stanchion.stores.records.jobs import UNLANED, Lease, NewJob
-from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.records.jobs import UNLANED, JobState, Lease, NewJob
+from stanchion.stores.records.outcomes import Commit, Outcome
 from stanchion.stores.records.prepared import Prepared
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange
 from stanchion.stores.rules.lifecycle.jobs import due_at
+from stanchion.stores.rules.lifecycle.outcomes import jobs_with
 from stanchion.stores.rules.staging import KEPT_STAGED, WRITE_KIND, WRITES_KEPT, published_at, value_of_write
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import CursorRunner, Params, Runner
@@ -51,6 +52,13 @@ class _Share(NamedTuple):
     last_lane: int
     using_slots: int
     prepared: int
+
+
+class SettlesIn(Protocol):
+    """Applies any outcomes."""
+
+    def settle_in(self, run: Runner, outcomes: Sequence[Outcome]) -> list[JobState | None]:
+        """Apply outcomes in an open transaction; return the states, None: the lease is lost."""
 
 
 class KeepsStaged(Protocol):
@@ -121,13 +129,14 @@ class Staging:
         tables: Tables,
         pushes: Pushes,
         commits: Commits,
+        outcomes: SettlesIn,
         values: Values,
         staged_jobs: KeepsStaged,
         plain: FinishesPlain,
         prepared: PreparedJobs,
     ) -> None:
         self._db, self._transactions, self._jobs, self._queues = tables
-        self._pushes, self._commits, self._values = pushes, commits, values
+        self._pushes, self._commits, self._outcomes, self._values = pushes, commits, outcomes, values
         self._staged, self._plain, self._prepared = staged_jobs, plain, prepared
         self.prepare, self.stage_prepared = prepared.prepare, prepared.stage
         self._statements = tables.db.dialect.once(StageStatements)
@@ -144,6 +153,8 @@ class Staging:
         shares = self._shares(publication.write)
         attempts = dict(publication.attempts)
         wanted = {share.queue for share in shares if share.attempt in attempts} | {one.queue for one in prepared}
+        if publication.finish is not None:
+            self._queues.make_for([job for end in publication.finish.ends for job in jobs_with(end)])
         self._queues.make(wanted)
         value = publication.value or value_of_write(publication.write, self._db.now())
         jobs = sum(share.jobs for share in shares) + sum(one.jobs for one in prepared)
@@ -277,12 +288,13 @@ class Staging:
                 yield {**place, "first": first, "last": last}
 
     def _finish(self, run: Runner, finish: Finish) -> None:
-        """Commit the jobs reserved under a token: plain jobs as a set, jobs tied to others one by one."""
+        """End the jobs reserved under a token: plain jobs as a set, jobs tied to others one by one."""
         given = {"queue": finish.queue, "token": finish.token}
+        apart = sum(state is not None for state in self._outcomes.settle_in(run, finish.ends)) if finish.ends else 0
         plain = self._plain.finish(run, finish)
         ids = [row[0] for row in run.rows(self._finish_statements.reserved_locked, given)]
-        if plain + len(ids) != finish.jobs:
-            raise LeasesLost(finish.queue, finish.jobs, plain + len(ids))
+        if (found := apart + plain + len(ids)) != finish.jobs or apart < len(finish.ends):
+            raise LeasesLost(finish.queue, finish.jobs, found)
         for start in range(0, len(ids), _COMMITTED_AT_ONCE):
             some = ids[start : start + _COMMITTED_AT_ONCE]
             self._commits.commit_in(run, [Commit(Lease(finish.queue, one, finish.token)) for one in some])

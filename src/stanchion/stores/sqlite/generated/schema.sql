@@ -56,6 +56,7 @@ CREATE TABLE stanchion_jobs (
 	trail TEXT, 
 	entry_payload TEXT, 
 	past_waits TEXT, 
+	kept_payloads TEXT, 
 	overdue_at BIGINT GENERATED ALWAYS AS (enqueued_at + expires * 1000000) STORED, 
 	PRIMARY KEY (id)
 );
@@ -98,6 +99,7 @@ CREATE TABLE stanchion_history (
 	trail TEXT, 
 	entry_payload TEXT, 
 	past_waits TEXT, 
+	kept_payloads TEXT, 
 	finished_at BIGINT NOT NULL, 
 	result TEXT, 
 	PRIMARY KEY (id)
@@ -488,4 +490,4 @@ BEGIN
     );
 END;
 
-INSERT INTO stanchion_meta (version, identity) VALUES (7, lower(hex(randomblob(16))));
+INSERT INTO stanchion_meta (version, identity) VALUES (8, lower(hex(randomblob(16))));

@@ -141,7 +141,7 @@ class JobRef(_message.Message):
     def __init__(self, id: _Optional[str] = ..., finished_at: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("id", "queue", "payload", "lane", "state", "priority", "rank", "run_at", "enqueued_at", "token", "attempts", "task", "headers", "worker", "started_at", "tenant", "key", "order_key", "limits", "flow_root", "flow_node", "flow_index", "flow_after", "origin", "failures", "max_attempts", "timeout_us", "errors", "progress", "lease_until", "cancel_requested", "slots_held", "order_hold", "slots_hold", "waits_kind", "waits_queue", "waits_name", "waits_since", "arrival_payload", "trail", "entry_payload", "finished_at", "result", "past_waits", "lost_leases", "lost_in_all", "delivery", "promised", "dead_from", "dead_at", "dead_attempts", "expires_us", "items", "payload_chunk", "arrival_payload_chunk", "entry_payload_chunk", "result_chunk", "epoch", "slice")
+    __slots__ = ("id", "queue", "payload", "lane", "state", "priority", "rank", "run_at", "enqueued_at", "token", "attempts", "task", "headers", "worker", "started_at", "tenant", "key", "order_key", "limits", "flow_root", "flow_node", "flow_index", "flow_after", "origin", "failures", "max_attempts", "timeout_us", "errors", "progress", "lease_until", "cancel_requested", "slots_held", "order_hold", "slots_hold", "waits_kind", "waits_queue", "waits_name", "waits_since", "arrival_payload", "trail", "entry_payload", "finished_at", "result", "past_waits", "lost_leases", "lost_in_all", "delivery", "promised", "dead_from", "dead_at", "dead_attempts", "expires_us", "items", "payload_chunk", "arrival_payload_chunk", "entry_payload_chunk", "result_chunk", "kept_payloads", "epoch", "slice")
     ID_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
@@ -199,6 +199,7 @@ class Job(_message.Message):
     ARRIVAL_PAYLOAD_CHUNK_FIELD_NUMBER: _ClassVar[int]
     ENTRY_PAYLOAD_CHUNK_FIELD_NUMBER: _ClassVar[int]
     RESULT_CHUNK_FIELD_NUMBER: _ClassVar[int]
+    KEPT_PAYLOADS_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     SLICE_FIELD_NUMBER: _ClassVar[int]
     id: str
@@ -258,9 +259,10 @@ class Job(_message.Message):
     arrival_payload_chunk: bytes
     entry_payload_chunk: bytes
     result_chunk: bytes
+    kept_payloads: str
     epoch: int
     slice: int
-    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., payload: _Optional[str] = ..., lane: _Optional[int] = ..., state: _Optional[str] = ..., priority: _Optional[int] = ..., rank: _Optional[int] = ..., run_at: _Optional[int] = ..., enqueued_at: _Optional[int] = ..., token: _Optional[str] = ..., attempts: _Optional[int] = ..., task: _Optional[str] = ..., headers: _Optional[str] = ..., worker: _Optional[str] = ..., started_at: _Optional[int] = ..., tenant: _Optional[str] = ..., key: _Optional[str] = ..., order_key: _Optional[str] = ..., limits: _Optional[str] = ..., flow_root: _Optional[str] = ..., flow_node: _Optional[str] = ..., flow_index: _Optional[int] = ..., flow_after: _Optional[str] = ..., origin: _Optional[str] = ..., failures: _Optional[int] = ..., max_attempts: _Optional[int] = ..., timeout_us: _Optional[int] = ..., errors: _Optional[str] = ..., progress: _Optional[float] = ..., lease_until: _Optional[int] = ..., cancel_requested: bool = ..., slots_held: _Optional[int] = ..., order_hold: _Optional[str] = ..., slots_hold: _Optional[str] = ..., waits_kind: _Optional[str] = ..., waits_queue: _Optional[str] = ..., waits_name: _Optional[str] = ..., waits_since: _Optional[int] = ..., arrival_payload: _Optional[str] = ..., trail: _Optional[str] = ..., entry_payload: _Optional[str] = ..., finished_at: _Optional[int] = ..., result: _Optional[str] = ..., past_waits: _Optional[str] = ..., lost_leases: _Optional[int] = ..., lost_in_all: _Optional[int] = ..., delivery: _Optional[str] = ..., promised: _Optional[int] = ..., dead_from: _Optional[str] = ..., dead_at: _Optional[int] = ..., dead_attempts: _Optional[int] = ..., expires_us: _Optional[int] = ..., items: _Optional[int] = ..., payload_chunk: _Optional[bytes] = ..., arrival_payload_chunk: _Optional[bytes] = ..., entry_payload_chunk: _Optional[bytes] = ..., result_chunk: _Optional[bytes] = ..., epoch: _Optional[int] = ..., slice: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., payload: _Optional[str] = ..., lane: _Optional[int] = ..., state: _Optional[str] = ..., priority: _Optional[int] = ..., rank: _Optional[int] = ..., run_at: _Optional[int] = ..., enqueued_at: _Optional[int] = ..., token: _Optional[str] = ..., attempts: _Optional[int] = ..., task: _Optional[str] = ..., headers: _Optional[str] = ..., worker: _Optional[str] = ..., started_at: _Optional[int] = ..., tenant: _Optional[str] = ..., key: _Optional[str] = ..., order_key: _Optional[str] = ..., limits: _Optional[str] = ..., flow_root: _Optional[str] = ..., flow_node: _Optional[str] = ..., flow_index: _Optional[int] = ..., flow_after: _Optional[str] = ..., origin: _Optional[str] = ..., failures: _Optional[int] = ..., max_attempts: _Optional[int] = ..., timeout_us: _Optional[int] = ..., errors: _Optional[str] = ..., progress: _Optional[float] = ..., lease_until: _Optional[int] = ..., cancel_requested: bool = ..., slots_held: _Optional[int] = ..., order_hold: _Optional[str] = ..., slots_hold: _Optional[str] = ..., waits_kind: _Optional[str] = ..., waits_queue: _Optional[str] = ..., waits_name: _Optional[str] = ..., waits_since: _Optional[int] = ..., arrival_payload: _Optional[str] = ..., trail: _Optional[str] = ..., entry_payload: _Optional[str] = ..., finished_at: _Optional[int] = ..., result: _Optional[str] = ..., past_waits: _Optional[str] = ..., lost_leases: _Optional[int] = ..., lost_in_all: _Optional[int] = ..., delivery: _Optional[str] = ..., promised: _Optional[int] = ..., dead_from: _Optional[str] = ..., dead_at: _Optional[int] = ..., dead_attempts: _Optional[int] = ..., expires_us: _Optional[int] = ..., items: _Optional[int] = ..., payload_chunk: _Optional[bytes] = ..., arrival_payload_chunk: _Optional[bytes] = ..., entry_payload_chunk: _Optional[bytes] = ..., result_chunk: _Optional[bytes] = ..., kept_payloads: _Optional[str] = ..., epoch: _Optional[int] = ..., slice: _Optional[int] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("id", "token", "queue")
@@ -419,7 +421,7 @@ class Rollback(_message.Message):
     def __init__(self, delay_us: _Optional[int] = ..., error: _Optional[str] = ..., traceback: _Optional[str] = ..., refund: bool = ..., payload: _Optional[str] = ..., group: _Optional[str] = ..., type: _Optional[str] = ..., payload_chunk: _Optional[bytes] = ...) -> None: ...
 
 class Move(_message.Message):
-    __slots__ = ("queue", "payload", "delay_us", "lane", "headers", "keep_entry", "order_key", "payload_chunk")
+    __slots__ = ("queue", "payload", "delay_us", "lane", "headers", "keep_entry", "order_key", "payload_chunk", "keep_arrival")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     DELAY_US_FIELD_NUMBER: _ClassVar[int]
@@ -428,6 +430,7 @@ class Move(_message.Message):
     KEEP_ENTRY_FIELD_NUMBER: _ClassVar[int]
     ORDER_KEY_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_CHUNK_FIELD_NUMBER: _ClassVar[int]
+    KEEP_ARRIVAL_FIELD_NUMBER: _ClassVar[int]
     queue: str
     payload: str
     delay_us: int
@@ -436,7 +439,8 @@ class Move(_message.Message):
     keep_entry: bool
     order_key: str
     payload_chunk: bytes
-    def __init__(self, queue: _Optional[str] = ..., payload: _Optional[str] = ..., delay_us: _Optional[int] = ..., lane: _Optional[int] = ..., headers: _Optional[str] = ..., keep_entry: bool = ..., order_key: _Optional[str] = ..., payload_chunk: _Optional[bytes] = ...) -> None: ...
+    keep_arrival: bool
+    def __init__(self, queue: _Optional[str] = ..., payload: _Optional[str] = ..., delay_us: _Optional[int] = ..., lane: _Optional[int] = ..., headers: _Optional[str] = ..., keep_entry: bool = ..., order_key: _Optional[str] = ..., payload_chunk: _Optional[bytes] = ..., keep_arrival: bool = ...) -> None: ...
 
 class Bury(_message.Message):
     __slots__ = ("error", "traceback", "group", "type")
@@ -457,12 +461,16 @@ class Abandon(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class Passage(_message.Message):
-    __slots__ = ("queue", "changed")
+    __slots__ = ("queue", "changed", "kept", "kept_chunk")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     CHANGED_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    KEPT_CHUNK_FIELD_NUMBER: _ClassVar[int]
     queue: str
     changed: bool
-    def __init__(self, queue: _Optional[str] = ..., changed: bool = ...) -> None: ...
+    kept: str
+    kept_chunk: bytes
+    def __init__(self, queue: _Optional[str] = ..., changed: bool = ..., kept: _Optional[str] = ..., kept_chunk: _Optional[bytes] = ...) -> None: ...
 
 class Leaving(_message.Message):
     __slots__ = ("commit", "rollback", "move", "bury", "abandon", "go_on")
@@ -497,16 +505,18 @@ class Pass(_message.Message):
     def __init__(self, passages: _Optional[_Iterable[_Union[Passage, _Mapping]]] = ..., then: _Optional[_Union[Leaving, _Mapping]] = ..., payload: _Optional[str] = ..., payload_chunk: _Optional[bytes] = ..., headers: _Optional[str] = ..., keep_entry: bool = ...) -> None: ...
 
 class Continue(_message.Message):
-    __slots__ = ("job", "nodes", "jobs", "keep_entry")
+    __slots__ = ("job", "nodes", "jobs", "keep_entry", "keep_arrival")
     JOB_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     KEEP_ENTRY_FIELD_NUMBER: _ClassVar[int]
+    KEEP_ARRIVAL_FIELD_NUMBER: _ClassVar[int]
     job: NewJob
     nodes: _containers.RepeatedCompositeFieldContainer[FlowNode]
     jobs: _containers.RepeatedCompositeFieldContainer[NewJob]
     keep_entry: bool
-    def __init__(self, job: _Optional[_Union[NewJob, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[FlowNode, _Mapping]]] = ..., jobs: _Optional[_Iterable[_Union[NewJob, _Mapping]]] = ..., keep_entry: bool = ...) -> None: ...
+    keep_arrival: bool
+    def __init__(self, job: _Optional[_Union[NewJob, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[FlowNode, _Mapping]]] = ..., jobs: _Optional[_Iterable[_Union[NewJob, _Mapping]]] = ..., keep_entry: bool = ..., keep_arrival: bool = ...) -> None: ...
 
 class Extend(_message.Message):
     __slots__ = ("lease_us",)
@@ -1027,20 +1037,22 @@ class Head(_message.Message):
     def __init__(self, lane: _Optional[int] = ..., rank: _Optional[int] = ..., run_at: _Optional[int] = ..., due_in: _Optional[int] = ...) -> None: ...
 
 class QueueStats(_message.Message):
-    __slots__ = ("states", "totals", "next_due", "heads", "queue", "items")
+    __slots__ = ("states", "totals", "next_due", "heads", "queue", "items", "chunks")
     STATES_FIELD_NUMBER: _ClassVar[int]
     TOTALS_FIELD_NUMBER: _ClassVar[int]
     NEXT_DUE_FIELD_NUMBER: _ClassVar[int]
     HEADS_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     ITEMS_FIELD_NUMBER: _ClassVar[int]
+    CHUNKS_FIELD_NUMBER: _ClassVar[int]
     states: Sizes
     totals: Counts
     next_due: int
     heads: _containers.RepeatedCompositeFieldContainer[Head]
     queue: str
     items: Sizes
-    def __init__(self, states: _Optional[_Union[Sizes, _Mapping]] = ..., totals: _Optional[_Union[Counts, _Mapping]] = ..., next_due: _Optional[int] = ..., heads: _Optional[_Iterable[_Union[Head, _Mapping]]] = ..., queue: _Optional[str] = ..., items: _Optional[_Union[Sizes, _Mapping]] = ...) -> None: ...
+    chunks: int
+    def __init__(self, states: _Optional[_Union[Sizes, _Mapping]] = ..., totals: _Optional[_Union[Counts, _Mapping]] = ..., next_due: _Optional[int] = ..., heads: _Optional[_Iterable[_Union[Head, _Mapping]]] = ..., queue: _Optional[str] = ..., items: _Optional[_Union[Sizes, _Mapping]] = ..., chunks: _Optional[int] = ...) -> None: ...
 
 class StatsRequest(_message.Message):
     __slots__ = ("queues", "fields")
@@ -1433,14 +1445,16 @@ class ValueChange(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., text: _Optional[str] = ..., version: _Optional[int] = ...) -> None: ...
 
 class FinishAll(_message.Message):
-    __slots__ = ("queue", "token", "jobs")
+    __slots__ = ("queue", "token", "jobs", "ends")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
     queue: str
     token: str
     jobs: int
-    def __init__(self, queue: _Optional[str] = ..., token: _Optional[str] = ..., jobs: _Optional[int] = ...) -> None: ...
+    ends: _containers.RepeatedCompositeFieldContainer[Outcome]
+    def __init__(self, queue: _Optional[str] = ..., token: _Optional[str] = ..., jobs: _Optional[int] = ..., ends: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ...) -> None: ...
 
 class StagedAttempt(_message.Message):
     __slots__ = ("attempt", "jobs")

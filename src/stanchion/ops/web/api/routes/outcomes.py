@@ -173,9 +173,8 @@ def _release(held: Reservation, call: Call) -> Settlement:
 def _move(held: Reservation, call: Call) -> Settlement:
     body = call.body
     call.check_reach(body["queue"])
-    return held.moved(
-        body["queue"], payload=_payload(call), delay=body.get("delay", 0), keep_entry=body.get("keep_entry", False)
-    )
+    keeps = {name: body.get(name, False) for name in ("keep_entry", "keep_arrival")}
+    return held.moved(body["queue"], payload=_payload(call), delay=body.get("delay", 0), **keeps)
 
 
 def _bury(held: Reservation, call: Call) -> Settlement:

@@ -146,6 +146,7 @@ BODIES: Final[dict[str, Schema]] = {
         "Commit here, and enqueue in another queue under the same id, in one step.", "token queue", token=_TOKEN,
         queue=name("The other queue."), payload=anything("The new payload; leave it out to keep the present one."),
         delay=_DELAY, keep_entry=flag("Keep the payload of the entry, if this is the first change of it."),
+        keep_arrival=flag("Keep the payload with which it came to the queue that it leaves."),
     ),
     "BuryBody": body("End the job as dead.", "token", token=_TOKEN, reason=text("Why.", maxLength=MAX_ERROR)),
     "AbandonBody": body("End the job as cancelled.", "token", token=_TOKEN, reason=text("Why.", maxLength=MAX_ERROR)),

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from stanchion.spark.datasource.delta.stats import Stats
+from stanchion.lake.stats import Stats
 
 _ROWS, _BYTES = 1_000_000, 128 * 1024 * 1024
 """Maximum unwritten content in memory, whichever is reached first."""

@@ -7,14 +7,15 @@ Delta refuses the second. It does not refuse a later one: so each commit looks f
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from stanchion.core.spark_errors import TableRefused
 from stanchion.errors import InvalidInput, MissingExtra
-from stanchion.spark.datasource.delta.files import NewFile, sync
+from stanchion.lake.files import NewFile, sync
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,13 +41,14 @@ class Once:
 class DeltaTarget:
     """The table in a folder, for rows with this schema. `by`: the columns of its partitions, if this creates it.
 
-    `merges`: columns that the table lacks are added to it.
+    `merges`: columns that the table lacks are added to it; else `advice` says how to add them.
     """
 
     folder: Path
     schema: pa.Schema
     by: tuple[str, ...] = ()
     merges: bool = False
+    advice: str = "the option mergeSchema=true adds new columns"
 
     def open(self) -> OpenTable:
         """Return the table as it is now; create it if there is none. Raises TableRefused, MissingExtra."""
@@ -54,14 +56,14 @@ class DeltaTarget:
             from deltalake import DeltaTable, Schema
             from deltalake.exceptions import DeltaError
         except ImportError:
-            raise MissingExtra("spark", "writing to Delta tables") from None
+            raise MissingExtra("delta", "writing to Delta tables") from None
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             delta = DeltaTable.create(
                 str(self.folder), self.schema, mode="ignore", partition_by=list(self.by), configuration=ALL_BOUNDED
             )
             table = OpenTable(self.folder, delta)
-            table.check(self.by, Schema.from_arrow(self.schema), merges=self.merges)
+            table.check(self, Schema.from_arrow(self.schema))
         except (DeltaError, OSError, ValueError) as error:
             raise TableRefused(str(self.folder), str(error)) from None
         return table
@@ -73,10 +75,10 @@ class OpenTable:
     def __init__(self, folder: Path, delta: DeltaTable) -> None:
         self._folder, self._delta = folder, delta
 
-    def check(self, by: tuple[str, ...], schema: Schema, *, merges: bool) -> None:
-        """Raise TableRefused unless the table takes rows of this schema; with `merges` add its new columns."""
+    def check(self, target: DeltaTarget, schema: Schema) -> None:
+        """Raise TableRefused unless the table takes rows of this schema; add new columns if the target merges them."""
         known, there = {field.name: field for field in self._delta.schema().fields}, self._delta.metadata()
-        if tuple(there.partition_columns) != by:
+        if tuple(there.partition_columns) != target.by:
             raise TableRefused(
                 str(self._folder),
                 f"its partitions are by {','.join(there.partition_columns) or 'no column'}, as the option partitionBy "
@@ -89,10 +91,8 @@ class OpenTable:
                     str(self._folder),
                     f"its column {field.name} is of type {_name(known[field.name].type)}, not {_name(field.type)}",
                 )
-        if new and not merges:
-            raise TableRefused(
-                str(self._folder), f"it has no column {new[0].name}; the option mergeSchema=true adds new columns"
-            )
+        if new and not target.merges:
+            raise TableRefused(str(self._folder), f"it has no column {new[0].name}; {target.advice}")
         given = {field.name for field in schema.fields}
         missing = [name for name, field in known.items() if name not in given and not field.nullable]
         if missing:
@@ -102,8 +102,40 @@ class OpenTable:
 
     def has(self, once: Once) -> bool:
         """Return whether the table has a batch."""
-        last = self._delta.transaction_version(once.application)
-        return last is not None and last >= once.version
+        return self.last(once.application) >= once.version
+
+    def last(self, application: str) -> int:
+        """Return the version of an application's last batch, -1 if the table has none."""
+        last = self._delta.transaction_version(application)
+        return -1 if last is None else last
+
+    def named(self, column: str, texts: Collection[str]) -> set[str]:
+        """Return those of these texts that rows have in a column. Reads the files whose bounds admit one."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        files, wanted = pa.table(self._delta.get_add_actions(flatten=True)), sorted(texts)
+        bounds = [f"{end}.{column}" for end in ("min", "max")]
+        if set(bounds) <= set(files.schema.names):
+            least, most = (files.column(name) for name in bounds)
+            within = pc.and_(pc.less_equal(least, wanted[-1]), pc.greater_equal(most, wanted[0]))
+            files = files.filter(pc.fill_null(within, True))
+        found: set[str] = set()
+        for path in files.column("path").to_pylist():
+            values = pq.read_table(self._folder / unquote(path), columns=[column], partitioning=None).column(column)
+            found.update(values.filter(pc.is_in(values, pa.array(wanted, values.type))).to_pylist())
+        return found
+
+    def rows(self, columns: Sequence[str], limit: int | None) -> pa.Table:
+        """Return these columns of the rows, at most `limit`. Raises TableRefused."""
+        from deltalake.exceptions import DeltaError
+
+        try:
+            found = self._delta.to_pyarrow_dataset()
+            return found.to_table(list(columns)) if limit is None else found.head(limit, list(columns))
+        except (DeltaError, OSError, ValueError) as error:
+            raise TableRefused(str(self._folder), str(error)) from None
 
     def append(self, files: Sequence[NewFile], once: Once) -> bool:
         """Add files in one step; False if the table has the batch already. Raises TableRefused."""

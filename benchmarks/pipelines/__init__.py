@@ -1,0 +1,1 @@
+"""What an item costs in a pipeline, by the way it takes: `python -m benchmarks.pipelines`."""

@@ -1,0 +1,1 @@
+"""Tables in folders: Delta tables and folders of Parquet files."""

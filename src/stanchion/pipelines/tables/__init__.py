@@ -1,0 +1,1 @@
+"""Tables as targets of stations: their schema, and the rows that items become."""

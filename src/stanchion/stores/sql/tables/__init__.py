@@ -1,0 +1,1 @@
+"""Tables for results of jobs: made, checked, written with outcomes, and read."""
