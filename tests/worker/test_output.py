@@ -49,7 +49,9 @@ def quick():
 """
 
 OWN_HANDLER = """
-logging.getLogger().handlers = [logging.StreamHandler(sys.stderr)]
+handler = logging.StreamHandler(sys.stderr)
+handler.addFilter(logging.Filter("stanchion.jobs"))  # a warning at the start would block before the first end is stored
+logging.getLogger().handlers = [handler]
 """
 
 EXIT_SECONDS = 120.0
