@@ -314,12 +314,12 @@ class MariaDBByIdStatements(ByIdStatements):
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
-        self.pick = text(f"""
+        picked = f"""
             SELECT {", ".join(f"job.{name}" for name in ("id", *ASKING))} FROM {LISTED}
-            WHERE job.id IN :ids AND job.queue = :queue AND job.state = 'queued' AND job.run_at <= {NOW}
-                AND {NOW} <= :not_after
-            FOR UPDATE SKIP LOCKED
-        """)
+            WHERE job.id IN :ids AND job.queue = :queue AND job.state = 'queued' AND {NOW} <= :not_after
+        """
+        self.pick = text(f"{picked} AND job.run_at <= {NOW} FOR UPDATE SKIP LOCKED")
+        self.pick_to_divide = text(f"{picked} FOR UPDATE SKIP LOCKED")
         self.assign = text(f"""
             UPDATE {dialect.assignments("assigned")}
             STRAIGHT_JOIN stanchion_jobs AS job FORCE INDEX (PRIMARY) ON job.id = given.id

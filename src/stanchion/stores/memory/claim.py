@@ -63,9 +63,10 @@ class Claims:
             return Claimed([])
         for row in queue.expired(now):
             self._workers.take_back(row, now)
-        allowed, retry_in = queue.allowance(claim.limit, now)
+        allowed, retry_in = (claim.limit, None) if claim.divides else queue.allowance(claim.limit, now)
         rows, timed_out = self._admitted(queue, claim, allowed, now)
-        queue.started(items_of_all(rows), counted=claim.counted)
+        if not claim.divides:
+            queue.started(items_of_all(rows), counted=claim.counted)
         if timed_out:
             return Claimed(rows, 0.0)
         return Claimed(rows, retry_in if len(rows) == allowed else queue.until_head(now))
@@ -96,6 +97,8 @@ class Claims:
         if not claim.ids:
             return (queue.due_head if ordered else queue.due.each)(now, claim.lanes, claim.min_rank)
         ids = claim.workers.keys()
+        if claim.divides:
+            return queue.queued_among(ids)
         return queue.due_head(now, None, LOWEST_RANK, ids) if ordered else queue.due_among(ids, now)
 
     def _admit(self, row: JobRow, claim: Claim, now: int) -> JobRow | None:

@@ -163,9 +163,13 @@ class Queue:
 
     def due_among(self, ids: Iterable[str], now: int) -> Iterator[JobRow]:
         """Yield the due jobs among these, in the order of the ids; the caller changes each before the next."""
+        return (row for row in self.queued_among(ids) if row.run_at <= now)
+
+    def queued_among(self, ids: Iterable[str]) -> Iterator[JobRow]:
+        """Yield the queued jobs among these, due or not, as `due_among` does."""
         for job_id in ids:
             row = self.live.get(job_id)
-            if row is not None and row.state == QUEUED and row.run_at <= now:
+            if row is not None and row.state == QUEUED:
                 yield row
 
     def due_head(

@@ -9,10 +9,14 @@ from stanchion.stores.records.slots import Slot
 
 POPPED: Final = "popped"
 """A delivery of jobs that are committed first."""
+DIVIDED: Final = "divided"
+"""A delivery of chunks that their holder divides, and does not run."""
 BEGUN: Final = "begun"
 """A delivery to a worker that has a free thread for each job: they begin immediately."""
 BY_MANAGER: Final = "by-manager"
 """A delivery by a manager, to one of its receivers."""
+NO_ATTEMPTS: Final = frozenset({POPPED, DIVIDED})
+"""Deliveries that are no attempt if the lease is lost."""
 
 LOWEST_RANK: Final = -32_768
 """Below the rank of each job: a claim of jobs of any rank."""
@@ -33,8 +37,11 @@ class Claim(NamedTuple):
     as without a worker), if they are queued and due in this queue, and its limits and their slots let them start; rows
     have the order of `ids`. Such a claim never waits for a lock: it leaves out jobs that another transaction holds.
     `worker`, `lanes` and `min_rank` do not count. Empty: any jobs. `not_after`: nothing is reserved once the store's
-    clock is past this time, in microseconds; it is compared in the step that reserves. `delivery`: `POPPED`, `BEGUN`,
-    `BY_MANAGER`, or None; it is stored with the jobs until the lease is over.
+    clock is past this time, in microseconds; it is compared in the step that reserves.
+
+    `delivery`: `POPPED`, `DIVIDED`, `BEGUN`, `BY_MANAGER`, or None; it is stored with the jobs until the lease is over.
+    `DIVIDED`, with `ids`: also jobs that are not due, whatever the pause, the limits and the order of the queue; they
+    still need their slots.
     """
 
     queue: str
@@ -75,8 +82,13 @@ class Claim(NamedTuple):
 
     @property
     def counted(self) -> bool:
-        """False for a pop: the delivery is not counted as reserved, and is no attempt if the lease is lost."""
-        return self.delivery != POPPED
+        """False for a pop or a division: it is not counted as reserved, and is no attempt if the lease is lost."""
+        return self.delivery not in NO_ATTEMPTS
+
+    @property
+    def divides(self) -> bool:
+        """True if the jobs are divided, and not run: they need not be due, and no limit of the queue counts."""
+        return self.delivery == DIVIDED
 
 
 class Claimed(NamedTuple):

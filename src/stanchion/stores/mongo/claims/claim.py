@@ -35,7 +35,7 @@ from stanchion.stores.mongo.client.documents import (
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.queues import make_queue
 from stanchion.stores.mongo.client.server import Access
-from stanchion.stores.records.claims import LOWEST_RANK, Claim, Claimed
+from stanchion.stores.records.claims import DIVIDED, LOWEST_RANK, Claim, Claimed
 from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState
 from stanchion.stores.records.outcomes import Rollback
 from stanchion.stores.rules.capacity.slots import LEAST_GRANTED, order_slot
@@ -96,10 +96,10 @@ class DueJobs:
         if ids is None:
             state = self._with_lanes(claim.queue)
             ids = self._next(claim, state, claim.limit) or []
-        if not ids or state.settings.paused or claim.is_late(state.now):
+        if not ids or (state.settings.paused and claim.delivery != DIVIDED) or claim.is_late(state.now):
             return Obtained([], state)
         limited = state.settings.bounded if claim.ids else state.settings.limited or claim.lanes is not None
-        if not limited:
+        if not limited or claim.delivery == DIVIDED:
             return Obtained(self._take(claim, state, ids, claim.limit), state)
         if state.settings.ordered:
             return self._obtain_in_order(claim, state)

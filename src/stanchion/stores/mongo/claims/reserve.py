@@ -14,7 +14,7 @@ from stanchion.stores.mongo.claims.mending import is_misfit, mend, named
 from stanchion.stores.mongo.client.documents import Document, event, row_of
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import Access
-from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.claims import DIVIDED, Claim
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.rules.lifecycle.claims import in_claim_order
 
@@ -36,7 +36,9 @@ class Reservations:
         """Reserve the jobs among these that are queued and due; return them in the order of the ids."""
         if {str} != set(map(type, ids)):
             ids = self._server.call(lambda on, _again: named(on, ids))
-        due = {"queue": claim.queue, "state": QUEUED, "run_at": {"$lte": state.now}}
+        due = {"queue": claim.queue, "state": QUEUED} | (
+            {} if claim.delivery == DIVIDED else {"run_at": {"$lte": state.now}}
+        )
         mine = {"_id": {"$in": ids}, "token": claim.token, "started_at": state.now}
         places = {job: place for place, job in enumerate(ids)}
         updates: list[Update] = [

@@ -250,7 +250,7 @@ class PostgresClaims(Routes):
     # -- by ids
 
     def named(self, claim: Claim) -> Claimed:
-        if claim.repeat or claim.limit < len(claim.ids):
+        if claim.repeat or claim.divides or claim.limit < len(claim.ids):
             return self._general.claim(claim)
 
         def work(run: Runner, again: bool) -> Claimed | None:

@@ -13,7 +13,7 @@
 -- at.
 
 local limit, token, worker, lease, again, delivery = tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local popped = delivery == 'popped'
+local popped, divides = delivery == 'popped', delivery == 'divided'
 -- The worker of each job that the claim names, and these jobs in their order; nil for any jobs.
 local worker_of, named = {}, ARGV[16] ~= '' and {}
 for id, name in string.gmatch(ARGV[16], '([^\31\30]+)\31([^\30]*)') do
@@ -58,6 +58,9 @@ local paused, max_rate, max_running, own_lease, tokens, filled_at, uses_lanes, h
     'HMGET', P .. 'settings', 'paused', 'max_rate', 'max_running', 'lease', 'rate_tokens', 'rate_at', 'uses_lanes',
     'history_ttl', 'ordered', 'head'
 ))
+if divides then -- nothing runs, so that no limit counts, and the jobs need not be due
+    paused, max_rate, max_running, ordered = nil, nil, nil, nil
+end
 if paused == '1' or (ARGV[15] ~= '' and now > tonumber(ARGV[15])) then
     return { 'jobs', '', '' }
 end
@@ -223,7 +226,7 @@ end
 local function take_named()
     for index, state in ipairs(several('HMGET', P .. 'live', named)) do
         local job = state and fields(state)
-        if job and job[STATE] == 'queued' and tonumber(job[RUN_AT]) <= now and #ids < limit then
+        if job and job[STATE] == 'queued' and (divides or tonumber(job[RUN_AT]) <= now) and #ids < limit then
             take_from_list(P, list_of(job[LANE], job[RANK]), { named[index] })
             ids[#ids + 1] = named[index]
         end
@@ -344,7 +347,7 @@ if #ids > 0 then
         redis.call('ZADD', P .. 'batches', whole(now), token)
     end
     each('ZADD', P .. 'leases', leases, 2)
-    if not popped then
+    if not (popped or divides) then
         redis.call('HINCRBY', P .. 'counts', 'reserved', items_started)
     end
 end

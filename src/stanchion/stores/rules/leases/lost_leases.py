@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from stanchion.stores.records.claims import BEGUN, POPPED, Claimed
+from stanchion.stores.records.claims import BEGUN, NO_ATTEMPTS, Claimed
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Outcome, Rollback
 from stanchion.stores.records.workers import WorkerRow
@@ -73,7 +73,7 @@ def start_of(job_id: str, token: str) -> str:
 def had_begun(row: JobRow, worker: WorkerRow | None) -> bool:
     """Return True if a job whose holder is gone is known to have begun; `worker`: the holder's row, if any."""
     if row.lease_until is not None or row.worker is None:
-        return row.delivery != POPPED
+        return row.delivery not in NO_ATTEMPTS
     if row.delivery == BEGUN and not is_alone(row):
         return True
     return worker is not None and (worker.began is None or start_of(row.id, row.token or "") in worker.began)

@@ -149,7 +149,7 @@ class TransactionClaims:
         settings = QueueSettings(claim.queue) if row is None else row.settings
         mine = claim.of(claim.ids[0][1])._replace(lanes=None, min_rank=LOWEST_RANK)
         search = Search()
-        if settings.paused or settings.bounded:
+        if (settings.paused or settings.bounded) and not claim.divides:
             found = self._limited(run, mine, search)
         else:
             found = self._reserve(run, mine, search, settings, claim.limit)

@@ -52,12 +52,14 @@ class ByIdStatements:
         these = text(dialect.among("stanchion_jobs.id", "ids", "uuid"))
         # The spelling of the state keeps planners from the partial index of queued jobs, which may be long.
         queued = jobs.c.state.op("IN", is_comparison=True)(literal_column("('queued', '')"))
-        due = queued, jobs.c.run_at <= dialect.now, dialect.now <= param("not_after", BigInteger)
-        self.pick: Executable = (
+        in_time = dialect.now <= param("not_after", BigInteger)
+        picked = (
             select(id_as_text(jobs.c.id), *(jobs.c[name] for name in ASKING))
-            .where(jobs.c.queue == param("queue", String), these, *due)
+            .where(jobs.c.queue == param("queue", String), these, queued, in_time)
             .with_for_update(skip_locked=True)
         )
+        self.pick: Executable = picked.where(jobs.c.run_at <= dialect.now)
+        self.pick_to_divide: Executable = picked
         # SQLite would read all of `given` for each job then.
         by_array = "TRUE" if dialect.single_writer else these
         self.assign: Executable = text(f"""
@@ -85,7 +87,8 @@ class JobsById:
             "ids": self._dialect.listed(wanted),
             "not_after": _NEVER if claim.not_after is None else claim.not_after,
         }
-        search.asking = {str(row[0]): row for row in run.rows(self._statements.pick, given)}
+        pick = self._statements.pick_to_divide if claim.divides else self._statements.pick
+        search.asking = {str(row[0]): row for row in run.rows(pick, given)}
         ids = [one for one in wanted if one in search.asking]
         if not any(uses_slots(asking(row)) for row in search.asking.values()):
             ids = ids[:limit]
