@@ -226,6 +226,7 @@ TWINS: dict[str, Callable[[Any], Any]] = {
     "Pipeline.push_chunks": lambda x: x.etl.apush_chunks([1, 2]),
     "Pipeline.find": lambda x: x.etl.afind(),
     "Pipeline.replay": lambda x: x.etl.areplay([x.id]),
+    "Pipeline.split": lambda x: x.etl.asplit(x.id),
     "Pipeline.backfill": lambda x: x.etl.abackfill("raw", dry_run=True),
     "Pipeline.output": lambda x: x.etl.aoutput("raw", 1),
     "Pipeline.backfills": lambda x: x.etl.abackfills(),

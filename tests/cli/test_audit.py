@@ -133,6 +133,7 @@ OTHERS = {
     "maintain": "does what each worker does all the time",
     "manager": "serves others, whose acts are theirs",
     "pipeline run": "works as the code says",
+    "pipeline split": "needs a chunk: tests/pipeline/test_split.py",
     "setup": "comes before there is a log; a deployment repeats it",
     "shards": "shows where partitions are; only with a map of shards",
     "web": "serves the page, whose acts are in tests/web/test_acts.py",

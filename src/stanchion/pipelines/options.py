@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, NamedTuple, Protocol, Self, get_args
 
+from stanchion.context.context import Context
 from stanchion.context.queues.settings import checked_settings
 from stanchion.core.checks import brief, checked_name, seconds_of, several, whole
 from stanchion.core.retry import Retry
@@ -26,6 +27,12 @@ from stanchion.tasks.task import task_options
 
 _UNITS = {"second": "s", "minute": "m", "hour": "h", "day": "d", "week": "w"}
 _SPELLED = re.compile(rf"\s*(\d+(?:\.\d+)?)\s*({'|'.join(_UNITS)})s?\s*", re.IGNORECASE)
+
+
+class Run(Protocol):
+    """Runs a worker in this process until it is stopped."""
+
+    def __call__(self, context: Context, queues: Collection[str], threads: int, /, **options: object) -> None: ...
 
 
 class Windows(NamedTuple):

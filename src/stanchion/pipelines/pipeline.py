@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Protocol, TypeVar, Unpack, overload
+from typing import TypeVar, Unpack, overload
 
 from stanchion.context.context import Context
 from stanchion.context.queues.options import StationQueueOptions
@@ -22,17 +22,10 @@ from stanchion.pipelines.backfilling.call import Given, backfill_of, backfills_o
 from stanchion.pipelines.backfilling.record import Backfill
 from stanchion.pipelines.chunks.ends import Takes
 from stanchion.pipelines.chunks.pushing import SIZE, push_chunks
+from stanchion.pipelines.chunks.splitting import split
 from stanchion.pipelines.expectation import Expectation, OnFail
 from stanchion.pipelines.finding import checked_query, found
-from stanchion.pipelines.options import (
-    MAX_ROUNDS,
-    Frame,
-    PayloadMode,
-    StationOptions,
-    Stored,
-    Targets,
-    Windows,
-)
+from stanchion.pipelines.options import MAX_ROUNDS, Frame, PayloadMode, Run, StationOptions, Stored, Targets, Windows
 from stanchion.pipelines.outputs import KeyOf, current
 from stanchion.pipelines.plan import PipelinePlan
 from stanchion.pipelines.replay import copies_of
@@ -44,12 +37,6 @@ from stanchion.tasks.coroutines import refuse_running_loop
 from stanchion.tasks.testing.inline import drained
 
 F = TypeVar("F", bound=Callable[..., object])
-
-
-class Run(Protocol):
-    """Runs a worker in this process until it is stopped."""
-
-    def __call__(self, context: Context, queues: Collection[str], threads: int, /, **options: object) -> None: ...
 
 
 class Pipeline:
@@ -94,16 +81,15 @@ class Pipeline:
         """Register a function that processes the items of a station, in the queue `pipeline.name`.
 
         `to`: the stations that an item may move to, and the tables (`Table`) that it may be written to; without it the
-        station is an end. `entry`: items are pushed here,
-        as they are to the first station. `payload`: whether the returned value replaces the item or is merged into
-        it. `retry`, `max_attempts`, `limits`, `timeout`: as for a task. `max_rounds`: how often an item may enter the
-        station by a loop. `key`: the field of an item, or a function of it, by which the station has one current
-        output, of the newest version; see `output`. `stored`: items are stored before the function is called, and
-        again when it has returned, so that the death of a worker at another station does not repeat it. `takes`: the
-        function gets the items of a chunk as a table of this library, with the place of each in a column `item`, and
-        returns one, or Sends of such; a text in a column `error` fails an item. `keep_arrival`: an item keeps the
-        payload with which it arrived here, so that a replay or backfill can begin at the station. `settings`: of the
-        queue; its dead letters go to `pipeline.dead`.
+        station is an end. `entry`: items are pushed here, as they are to the first station. `payload`: whether the
+        returned value replaces the item or is merged into it. `retry`, `max_attempts`, `limits`, `timeout`: as for a
+        task. `max_rounds`: how often an item may enter the station by a loop. `key`: the field of an item, or a
+        function of it, by which the station has one current output, of the newest version; see `output`. `stored`:
+        items are stored before the function is called, and again when it has returned, so that the death of a worker at
+        another station does not repeat it. `takes`: the function gets the items of a chunk as a table of this library,
+        with the place of each in a column `item`, and returns one, or Sends of such; a text in a column `error` fails
+        an item. `keep_arrival`: an item keeps the payload with which it arrived here, so that a replay or backfill can
+        begin at the station. `settings`: of the queue; its dead letters go to `pipeline.dead`.
         """
 
         options = StationOptions.of(
@@ -267,6 +253,18 @@ class Pipeline:
             raise InvalidInput("give ids, or options that select items, not both")
         return list(copies_of(self._context, reruns.run(acted_ids(ids), strict=True)))
 
+    def split(self, job_id: str, items: Iterable[int] | None = None) -> list[Job]:
+        """Make a job of each of these items of a chunk, named by their places (None: of all); the rest stays a chunk.
+
+        The chunk waits in a queue, which may be paused, or is a dead letter, as its items are then. They keep its time,
+        attempts and errors; nothing runs. Returns the jobs of the items in their order, then the chunk of the others.
+        Each step splits up to 1,000 items, or 2 MiB; at any time each item is in one live job or dead letter. Raises
+        InvalidInput for more than 10,000 items, an unknown one, and a job that is running, has ended, or is no chunk
+        of this pipeline; JobNotFound.
+        """
+        stations = {one.queue: one for one in self._plan.stations.values()}
+        return list(copies_of(self._context, split(self._context, stations, job_id, items)))
+
     def backfill(
         self,
         station: str,
@@ -382,6 +380,7 @@ class Pipeline:
     apush_chunks = off_loop(push_chunks)
     afind = off_loop(find)
     areplay = off_loop(replay)
+    asplit = off_loop(split)
     abackfill = off_loop_alone(backfill)
     aoutput = off_loop(output)
     aresults = off_loop(results)

@@ -38,6 +38,13 @@ from stanchion_conformance.streams.replays_of_chunks import TestBackfillOfChunks
 from stanchion_conformance.streams.replays_once import TestReplaysOfOthers, TestReplaysOnce, lines
 from stanchion_conformance.streams.reserved_jobs import TestReserve, TestReservedJobs
 from stanchion_conformance.streams.scanning import TestConditions, TestScan
+from stanchion_conformance.streams.splitting import (
+    TestSplit,
+    TestSplitInSteps,
+    TestSplitRaces,
+    TestSplitRefused,
+    split,
+)
 from stanchion_conformance.streams.staging import TestPublishing, TestStaged
 from stanchion_conformance.streams.stream_deaths import (
     TestDeathAtEachStep,
@@ -98,6 +105,10 @@ __all__ = [
     "TestReserve",
     "TestReservedJobs",
     "TestScan",
+    "TestSplit",
+    "TestSplitInSteps",
+    "TestSplitRaces",
+    "TestSplitRefused",
     "TestStaged",
     "TestStations",
     "TestStoppedStreams",
@@ -116,5 +127,6 @@ __all__ = [
     "mode",
     "rides",
     "sink",
+    "split",
     "trips",
 ]

@@ -14,6 +14,7 @@ from stanchion.ops.cli.run import (
     demo,
     deploy,
     pipeline,
+    split,
     worker,
 )
 from stanchion.ops.cli.store import bench, copy, shards, stores
@@ -41,6 +42,7 @@ __all__ = [
     "redrive",
     "semaphores",
     "shards",
+    "split",
     "stores",
     "top",
     "topics",

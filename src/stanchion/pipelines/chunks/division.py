@@ -22,11 +22,12 @@ from stanchion.errors import InvalidInput
 from stanchion.jobs.outcome import UNCHANGED
 from stanchion.pipelines.chunks.ends import Ends, Failed, Values, Way
 from stanchion.pipelines.chunks.folder_items import check_items
+from stanchion.pipelines.chunks.parts import unrun
 from stanchion.pipelines.chunks.station import DividingStation
 from stanchion.pipelines.chunks.table_rows import RowsOfChunk, storable
 from stanchion.pipelines.route import headers_after
 from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
-from stanchion.stores.records.outcomes import Abandon, Bury, Ending, Rollback, TableRows, Tally
+from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Ending, Rollback, TableRows, Tally
 from stanchion.stores.rules.lifecycle.error_entries import with_error
 from stanchion.stores.rules.lifecycle.outcomes import commit_of
 from stanchion.stores.rules.lifecycle.trail import cut_trail, split_trail
@@ -68,6 +69,18 @@ class Division:
         if (alike := self._alike(ends)) is not None:
             return alike
         return self._divided(ends, going_on)
+
+    def split(self, alone: Sequence[int]) -> Commit:
+        """Return the outcome that makes a job of each of these items, and leaves the others together in one.
+
+        None was run, so each keeps the time, the attempts and the errors of the chunk; one of a dead chunk is dead.
+        """
+        row, taken = self._row, set(alone)
+        rest = [index for index in range(len(self._items)) if index not in taken]
+        for indices in (*([index] for index in alone), *([rest] if rest else ())):
+            for part in self._of_items(indices):
+                self._add(unrun(row, self._kept(row.queue, part)), len(part), cut_trail(row))
+        return commit_of(row, jobs=tuple(self._jobs))._replace(tallies=tuple(self._tallies))
 
     # -- items that move to other stations
 

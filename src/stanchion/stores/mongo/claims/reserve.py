@@ -36,9 +36,9 @@ class Reservations:
         """Reserve the jobs among these that are queued and due; return them in the order of the ids."""
         if {str} != set(map(type, ids)):
             ids = self._server.call(lambda on, _again: named(on, ids))
-        due = {"queue": claim.queue, "state": QUEUED} | (
-            {} if claim.delivery == DIVIDED else {"run_at": {"$lte": state.now}}
-        )
+        due: Document = {"queue": claim.queue, "state": QUEUED}
+        if claim.delivery != DIVIDED:
+            due |= {"run_at": {"$lte": state.now}}
         mine = {"_id": {"$in": ids}, "token": claim.token, "started_at": state.now}
         places = {job: place for place, job in enumerate(ids)}
         updates: list[Update] = [
