@@ -126,6 +126,33 @@ def test_a_spark_station_is_a_segment_of_its_own() -> None:
     }
 
 
+def on_spark(*to: str, **options: Any) -> dict[tuple[str | None, str], tuple[str, ...]]:
+    """Return why items are stored behind Spark station a, which sends them to these, and before c, if one is that."""
+    etl = Stanchion("memory://").pipeline("etl")
+    etl.spark_station("a", schema="n int", to=to)(same)
+    etl.spark_station("b", schema="n int", **options)(same)
+    etl.spark_station("c", schema="n int")(same) if "c" in to else etl.station("d")(same)
+    return reasons(etl)
+
+
+def test_spark_stations_that_follow_each_other_run_in_one_plan() -> None:
+    assert on_spark("b", "d")["a", "b"] == ()
+    assert on_spark("b", "d")["a", "d"] == ("a is a Spark station",)
+
+
+def test_spark_stations_that_run_alone() -> None:
+    """Behind a fork to two of them, around a stop, and where one gets a stream."""
+    told = ("b is a Spark station", "a is a Spark station")
+    assert on_spark("b", "c")["a", "b"] == told
+    assert on_spark("b", "d", stored=True)["a", "b"] == ("b has stored=True",)
+    windows: dict[str, Any] = {"watermark": ("at", "1 minute"), "checkpoint": "/data/windows"}
+    etl = Stanchion("memory://").pipeline("etl")
+    etl.spark_station("a", schema="at timestamp", to="b")(same)
+    etl.spark_station("b", schema="at timestamp", to="d", **windows)(same)
+    etl.station("d")(same)
+    assert reasons(etl)["a", "b"] == told
+
+
 def test_a_pipeline_that_always_stores() -> None:
     etl = Stanchion("memory://").pipeline("etl", stored="always")
     etl.station("a", to="b", stored=True)(same)

@@ -50,9 +50,9 @@ STATION_STEPS = {
     "read": "stanchion.spark.stations.items:ReservedItems.rows",
     "outcome": "stanchion.pipelines.station:Station.outcome",
     "portion": "stanchion.spark.stations.items:ReservedItems.settle",
-    "stage": "stanchion.spark.stations.frames:_Outputs._staged",
-    "made": "stanchion.spark.stations.frames:JobMaker.jobs",
-    "move": "stanchion.spark.stations.frames:_Outputs._move",
+    "stage": "stanchion.spark.stations.batches.frames:_Outputs._staged",
+    "made": "stanchion.spark.stations.batches.frames:JobMaker.jobs",
+    "move": "stanchion.spark.stations.batches.frames:_Outputs._move",
 }
 """Steps of stations. A place may end with the station, such as `after portion at priced`."""
 

@@ -16,7 +16,7 @@ from stanchion.errors import InvalidInput
 from stanchion.pipelines import Pipeline
 from stanchion.pipelines.pipeline import plan_of
 from stanchion.spark.stations import engine as stations
-from stanchion.spark.stations.item_rows import ItemReader
+from stanchion.spark.stations.batches.item_rows import ItemReader
 from stanchion.spark.stations.queries import _Batches
 from stanchion.stores.ports import ResultTables
 from stanchion.stores.records.jobs import JobRow, NewJob

@@ -16,7 +16,7 @@ from stanchion.core.chunks.chunk import Chunk
 from stanchion.errors import InvalidInput
 from stanchion.pipelines import Pipeline
 from stanchion.pipelines.pipeline import plan_of
-from stanchion.spark.stations.ends import ItemEnds, by_job
+from stanchion.spark.stations.batches.ends import ItemEnds, by_job
 from stanchion.spark.stations.items import ReservedItems
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow
@@ -55,7 +55,7 @@ def rows(row: JobRow, *given: tuple[int, str | None, str | None, str | None]) ->
 
 def settle(etl: Pipeline, row: JobRow, found: pa.Table) -> Any:
     station = plan_of(etl).station("raw")
-    outcome = ItemEnds(station, "n int").outcome(row, found)
+    outcome = ItemEnds(station).outcome(row, found)
     assert ReservedItems(station, "token", ()).settle([outcome], [row]) == 1
     return outcome
 

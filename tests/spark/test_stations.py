@@ -11,8 +11,7 @@ from stanchion.errors import InvalidInput, StanchionError
 from stanchion.pipelines import Pipeline
 from stanchion.pipelines.pipeline import plan_of
 from stanchion.spark.stations import engine as stations
-from stanchion.spark.stations import frames
-from stanchion.spark.stations.items import ReservedItems
+from stanchion.spark.stations.batches.ends import ItemEnds
 from stanchion.stores.ports import ResultTables
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Commit, Move
@@ -285,8 +284,8 @@ def test_what_goes_on_keeps_its_digits(app: Stanchion) -> None:
         etl.push({"a": 1}, station=name)
         (row,) = app.store.claim(Claim(f"exact.{name}", 1, f"token of {name}", lease=30.0)).rows
         found.append(
-            frames._outcome(
-                ReservedItems(plan_of(etl).stations[name], str(row.token), ()), row, {"payload": exact, "to": to}
+            ItemEnds(plan_of(etl).stations[name]).single(
+                row, {"job_id": row.id, "payload": exact, "to": to, "error": None}
             )
         )
     assert [(type(one), getattr(one, name)) for one, name in zip(found, ("payload", "result"), strict=True)] == [

@@ -22,6 +22,7 @@ from stanchion.jobs.outcome import UNCHANGED, Bury
 from stanchion.stores.fields.jobs import Kind, names
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState, Lease, NewJob
+from stanchion.stores.rules.lifecycle.jobs import arrival_payload
 from stanchion.stores.rules.lifecycle.outcomes import commit_of
 from stanchion.telemetry.traces import Block
 
@@ -58,6 +59,12 @@ class Passing(NamedTuple):
     passages: tuple[outcomes.Passage, ...]
     behind: tuple[tuple[outcomes.Move, HeldJob | None], ...]
     since: float
+
+    def after(self, row: JobRow, move: outcomes.Move, job: HeldJob | None = None) -> Passing:
+        """Return the way behind a further station. `row`: the item there; `move`: its end; `job`: for `behind`."""
+        kept = arrival_payload(row) if move.keep_arrival else None
+        passage = outcomes.Passage(move.queue, move.payload is not None, kept)
+        return self._replace(passages=(*self.passages, passage), behind=(*self.behind, (move, job)))
 
     def stored(self, here: JobRow, then: outcomes.Ending) -> outcomes.Pass:
         """Return the outcome for the store. `here`: the item at this station; `then`: how it ends there."""

@@ -133,10 +133,11 @@ class StationOptions(NamedTuple):
 
     `limits`: the semaphores, as stored with an item; `timeout` in seconds; `max_rate` in items per second. `key`: see
     `stanchion.pipelines.outputs`. `stored`: items are stored before and after it. `settings`: those declared with
-    it. `on_spark`: it has a function of batches. `takes`: the tables that its function takes in place of items.
-    `is_async`: its function for workers is async. `tables`: to which it may write rows. `keep_arrival`: the payload is
-    kept with which each item arrives. `folders`: the tables in folders among its targets, each of which is a station,
-    also in `to`. `writes`: of such a station, the address of its table.
+    it. `on_spark`: it has a function of DataFrames; `in_batches`: which gets micro-batches, and no stream. `takes`: the
+    tables that its function takes in place of items. `is_async`: its function for workers is async. `tables`: to which
+    it may write rows. `keep_arrival`: the payload is kept with which each item arrives. `folders`: the tables in
+    folders among its targets, each of which is a station, also in `to`. `writes`: of such a station, the address of its
+    table.
     """
 
     to: tuple[str, ...]
@@ -151,6 +152,7 @@ class StationOptions(NamedTuple):
     stored: bool = False
     settings: QueueSettings = QueueSettings("")
     on_spark: bool = False
+    in_batches: bool = False
     takes: Takes | None = None
     is_async: bool = False
     tables: tuple[Table, ...] = ()

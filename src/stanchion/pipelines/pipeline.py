@@ -120,20 +120,22 @@ class Pipeline:
         retry: Retry | None = None,
         max_attempts: int | None = None,
         max_rounds: int = MAX_ROUNDS,
+        stored: bool = False,
         keep_arrival: bool = False,
         **settings: Unpack[StationQueueOptions],
     ) -> Callable[[F], F]:
         """Register a function that processes batches of items on Spark, as a DataFrame of this schema and `job_id`.
 
         It returns a DataFrame, or one for each target: rows with a `job_id` move that item on, others are new items.
-        `worker`: the same for one item; without it workers can't run this station. `rows_per_job`: store new items in
-        chunks of up to so many. `watermark`: a field with the time of an item, and how long to wait for later ones. The
-        function then gets the stream of the items, for windows; its rows are new items. `late`: the station for late
-        items, by default the dead letters; `checkpoint`: a lasting folder for windows. `keep_arrival`: see `station`.
+        `worker`: the same for one item, for workers. `rows_per_job`: store new items in chunks of up to so many.
+        `watermark`: a field with the time of an item, and how long to wait for later ones; the function gets the stream
+        of the items, and its rows are new items. `late`: the station for late items, by default the dead letters;
+        `checkpoint`: a lasting folder. `stored`, `keep_arrival`: see `station`.
         """
         options = StationOptions.of(
-            to, entry, "replace", retry or self._context.retry, max_attempts, (), None, max_rounds, settings
-        )._replace(on_spark=True, keep_arrival=keep_arrival)
+            *(to, entry, "replace", retry or self._context.retry, max_attempts, (), None, max_rounds, settings),
+            *(None, stored, None, keep_arrival),
+        )._replace(on_spark=True, in_batches=watermark is None)
         windows = Windows.of(schema, options, watermark, late, checkpoint)
         if windows is not None and worker is not None:
             raise InvalidInput(f"station {name!r} has a watermark, so workers can't run it: leave worker= out")
@@ -150,10 +152,9 @@ class Pipeline:
     def expect(self, condition: str, /, *, on_fail: OnFail = "bury") -> Callable[[F], F]:
         """Require a condition in SQL of each item of a station: `etl.expect("miles > 0")`.
 
-        Put it below `station` or `spark_station`. An item that fails it, or for which it is unknown because of a null,
-        does not reach the function. `on_fail`: it becomes a dead letter ("bury"), is cancelled ("drop"), or pauses the
-        station and returns to it ("stop"). Of several, the first failure decides. Raises InvalidInput for an invalid
-        condition, and MissingExtra without sqlglot.
+        Put it below `station` or `spark_station`. An item for which it is false or null does not reach the function.
+        `on_fail`: it becomes a dead letter ("bury"), is cancelled ("drop"), or pauses the station and returns to it
+        ("stop"). Of several, the first failure decides. Raises InvalidInput for an invalid one, and MissingExtra.
         """
         expected = Expectation.of(condition, on_fail)
 

@@ -142,7 +142,7 @@ def _passing(outcome: Pass) -> None:
 
 
 def _tallies(commit: Commit) -> None:
-    if commit.tallies and not commit.jobs:
+    if commit.tallies and not commit.jobs and commit.payload is None:
         raise InvalidInput("a commit has tallies of items, and no jobs that these items are in; leave the tallies out")
     for tally in commit.tallies:
         checked_name(tally.queue, "the queue of a tally")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from stanchion.context.queues.settings import settings_of
 from stanchion.core.chunks.chunk import Chunk
@@ -40,14 +40,28 @@ WAYS_MOST: Final = 16
 """Ways on which the items of one chunk may part."""
 
 
-class Division:
-    """Makes the outcome of a chunk at a station of the ends of its items."""
+class LeftBehind(NamedTuple):
+    """The items of a chunk that did not pass a station with it: the jobs that they are in, and what they count as."""
 
-    def __init__(self, station: DividingStation, row: JobRow, items: Chunk) -> None:
+    jobs: tuple[NewJob, ...] = ()
+    tallies: tuple[Tally, ...] = ()
+
+
+NOBODY: Final = LeftBehind()
+
+
+class Division:
+    """Makes the outcome of a chunk at a station of the ends of its items.
+
+    `behind`: of stations that the chunk has passed in the same attempt.
+    """
+
+    def __init__(self, station: DividingStation, row: JobRow, items: Chunk, behind: LeftBehind = NOBODY) -> None:
         self._station, self._row, self._items = station, row, items
         self._codec = station.context.codec
-        self._jobs: list[NewJob] = []
-        self._tallies: list[Tally] = []
+        self._jobs, self._tallies = [*behind.jobs], [*behind.tallies]
+        self._alone = not self._tallies
+        """All items that the chunk had when it was claimed are still in it."""
         self._rows: tuple[TableRows, ...] = ()
         self._written: Sequence[int] = ()
         """The places of the items that became rows."""
@@ -59,14 +73,14 @@ class Division:
         if self._station.folders:
             check_items(self._station, self._row, self._items, ends)
         going_on = self._going_on(ends)
-        together = not ends.failed and ends.left is None and not ends.several
+        together = self._alone and not ends.failed and ends.left is None and not ends.several
         if together and not going_on and len(self._written) in (0, len(self._items)):
             return commit_of(self._row, self._result(ends))._replace(rows=self._rows)
         if together and len(going_on) == 1 and not self._written:
             ((way, parts),) = going_on.items()
             if len(parts) == 1 and len(parts[0]) == len(self._items):
                 return self._station.moved(self._row, way, self._stored(parts[0]))
-        if (alike := self._alike(ends)) is not None:
+        if self._alone and (alike := self._alike(ends)) is not None:
             return alike
         return self._divided(ends, going_on)
 
@@ -81,6 +95,13 @@ class Division:
             for part in self._of_items(indices):
                 self._add(unrun(row, self._kept(row.queue, part)), len(part), cut_trail(row))
         return commit_of(row, jobs=tuple(self._jobs))._replace(tallies=tuple(self._tallies))
+
+    def left_behind(self, ends: Ends) -> LeftBehind:
+        """Return the items that do not pass the station with the chunk. `ends`: without those that do."""
+        self._divide(ends, self._going_on(ends))
+        # The chunk itself counts as moved, with all of its items.
+        self._count("moved", -len(ends.failed) - self._finished(ends) - self._unbegun(ends))
+        return LeftBehind(tuple(self._jobs), tuple(self._tallies))
 
     # -- items that move to other stations
 
@@ -168,6 +189,17 @@ class Division:
     # -- a division
 
     def _divided(self, ends: Ends, going_on: dict[Way, list[Chunk]]) -> Ending:
+        self._divide(ends, going_on)
+        self._count("moved", len(self._items) - len(ends.failed) - self._finished(ends) - self._unbegun(ends))
+        ended = commit_of(self._row, jobs=tuple(self._jobs))._replace(tallies=tuple(self._tallies), rows=self._rows)
+        finished = self._written or ends.finished_places()
+        if not len(finished):
+            return ended if self._jobs else ended._replace(payload=self._stored(self._items))  # all were dropped
+        # The items with results, and those that became rows, stay with the job that ends.
+        return ended._replace(result=self._result(ends), payload=self._stored(self._items.take(finished)))
+
+    def _divide(self, ends: Ends, going_on: dict[Way, list[Chunk]]) -> None:
+        """Make the jobs of the parts, and count them."""
         row, station = self._row, self._station
         for way, parts in going_on.items():
             headers = headers_after(row, station.station, counting=station.loops, forking=True)
@@ -176,18 +208,11 @@ class Division:
                 self._add(job, len(part), split_trail(row))
             if new := len(ends.several.get(way, ())):  # they never came anywhere before
                 self._tallies.append(Tally(jobs[0].queue, "pushed", new))
-        self._count("moved", len(self._items) - len(ends.failed) - self._finished(ends) - self._unbegun(ends))
         for failed in _groups(ends.failed):
             self._add_failed(failed)
         if ends.left is not None:
             self._give_back(ends.left)
         self._count("committed", self._finished(ends))
-        ended = commit_of(row, jobs=tuple(self._jobs))._replace(tallies=tuple(self._tallies), rows=self._rows)
-        finished = self._written or ends.finished_places()
-        if not len(finished):
-            return ended
-        # The items with results, and those that became rows, stay with the job that ends.
-        return ended._replace(result=self._result(ends), payload=self._stored(self._items.take(finished)))
 
     def _finished(self, ends: Ends) -> int:
         return len(ends.results.indices) + ends.dropped + sum(map(len, ends.result_tables))

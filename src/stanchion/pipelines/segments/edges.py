@@ -46,8 +46,9 @@ def edges_of(stations: Mapping[str, StationOptions], entries: Collection[str], *
         if always:
             yield "the pipeline has stored='always'"
             return
-        yield from (f"{target} {why}" for why in _before(stations[target]))
-        yield from (f"{source} {why}" for why in _around(stations[source]))
+        in_one_plan = _in_one_plan(stations, source) == target
+        yield from (f"{target} {why}" for why in _before(stations[target], in_one_plan=in_one_plan))
+        yield from (f"{source} {why}" for why in _around(stations[source], in_one_plan=in_one_plan))
         if stations[source].is_async and not stations[target].is_async:
             yield f"{source} is async and {target} is not"
         if (source, target) in closing:
@@ -64,22 +65,35 @@ def edges_of(stations: Mapping[str, StationOptions], entries: Collection[str], *
     ]
 
 
-def _before(station: StationOptions) -> Iterator[str]:
+def _in_one_plan(stations: Mapping[str, StationOptions], source: str) -> str | None:
+    """Return the station that runs in one plan of Spark with another one, whose items it gets; None without any.
+
+    It is the only one: the items of a chunk have to stay together.
+    """
+    here = stations[source]
+    following = [to for to in here.to if to in stations and stations[to].in_batches]
+    return following[0] if here.in_batches and not here.tables and len(following) == 1 else None
+
+
+def _before(station: StationOptions, *, in_one_plan: bool) -> Iterator[str]:
     """Yield why items are stored before a station."""
-    yield from _around(station)
+    yield from _around(station, in_one_plan=in_one_plan)
     if station.key is not None:
         yield "has key="
     # A pause is a state, which workers look at when an item comes.
     yield from restraints(replace(station.settings, paused=False), held=False)
 
 
-def _around(station: StationOptions) -> Iterator[str]:
-    """Yield why items are stored before a station, and again after it, lest they hold at the next what it needs."""
+def _around(station: StationOptions, *, in_one_plan: bool) -> Iterator[str]:
+    """Yield why items are stored before a station, and again after it, lest they hold at the next what it needs.
+
+    `in_one_plan`: with the station before it, or behind it.
+    """
     if station.stored:
         yield "has stored=True"
     if station.writes is not None:
         yield "is a table outside of the store"
-    if station.on_spark:
+    if station.on_spark and not in_one_plan:
         yield "is a Spark station"
     if names := limits_in(station.limits).semaphores:
         yield f"takes {', '.join(names)}"

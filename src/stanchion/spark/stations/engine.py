@@ -91,7 +91,10 @@ def run(
     tasks = cores if len(plain) == len(chosen) else max(1, cores // 2)
     rounds = TaskRounds(spark, plain, tasks, every, grace) if plain else None
     with _folder() as folder, Calls() as calls:
-        stopping, queries = _Stop(calls, stop or threading.Event()), Queries(spark, cores, folder)
+        stopping, queries = (
+            _Stop(calls, stop or threading.Event()),
+            Queries(spark, cores, folder, frozenset(one.station for one in chosen)),
+        )
         engine = _Engine(chosen, queries, rounds, stopping, available_now, takes_turns=cores == 1)
         engine.run(Reports(plan_of(pipeline), chosen, watch))
 

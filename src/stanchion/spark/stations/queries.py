@@ -17,7 +17,7 @@ from stanchion.errors import StanchionError
 from stanchion.pipelines.station import Station
 from stanchion.spark.datasource.endings import user_error
 from stanchion.spark.datasource.options import reachable_url
-from stanchion.spark.stations.frames import work_on_frame
+from stanchion.spark.stations.batches.frames import work_on_frame
 from stanchion.spark.stations.items import ReservedItems
 from stanchion.spark.stations.stateful import windows_of, writer_of
 from stanchion.spark.stations.traced import batch_span
@@ -31,11 +31,15 @@ if TYPE_CHECKING:
 
 @dataclass
 class Queries:
-    """Starts the queries of Spark stations. `partitions`: tasks per micro-batch; `folder`: for checkpoints."""
+    """Starts the queries of Spark stations. `partitions`: tasks per micro-batch; `folder`: for checkpoints.
+
+    `stations`: the names of those that run here.
+    """
 
     spark: SparkSession
     partitions: int
     folder: Path
+    stations: frozenset[str]
     raised: dict[str, Exception] = field(default_factory=dict)
     """The errors that ended the queries of stations, if raised in this process."""
 
@@ -48,7 +52,9 @@ class Queries:
             writer = writer_of(self.spark, station, windows, self.partitions, _page(self.spark))
             found: StreamingQuery = writer.queryName(station.name).start()
             return found
-        writer = self._stream(station).writeStream.foreachBatch(_Batches(station, self.partitions, self.raised))
+        writer = self._stream(station).writeStream.foreachBatch(
+            _Batches(station, self.partitions, self.raised, self.stations)
+        )
         checkpoint = tempfile.mkdtemp(prefix=f"{station.station}-", dir=self.folder)
         return writer.queryName(station.name).option("checkpointLocation", checkpoint).start()
 
@@ -77,11 +83,15 @@ class Queries:
 
 @dataclass(frozen=True)
 class _Batches:
-    """Runs each micro-batch of a query through its station. With Spark Connect, a copy of it does that elsewhere."""
+    """Runs each micro-batch of a query through its station. With Spark Connect, a copy of it does that elsewhere.
+
+    `behind`: the stations that items may pass to in the same batch.
+    """
 
     station: Station
     partitions: int
     raised: dict[str, Exception]
+    behind: frozenset[str] = frozenset()
 
     def __call__(self, frame: DataFrame, _number: int) -> None:
         try:
@@ -105,7 +115,9 @@ class _Batches:
         items = sum(job.items for job in jobs)
         with batch_span(station.context, station, batch.token, items) as trace:
             parts, chunks = ranges(jobs, self.partitions), items > len(jobs)
-            work_on_frame(ReservedItems(station, batch.token, parts, trace, chunks), frame, batch)
+            # After a failure the station runs alone, so that the failure is found where it belongs.
+            behind = self.behind if batch.state.replays == 0 else frozenset[str]()
+            work_on_frame(ReservedItems(station, batch.token, parts, trace, chunks), frame, batch, behind)
 
 
 def record_failure(station: Station, error: str) -> None:

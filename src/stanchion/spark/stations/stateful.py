@@ -25,7 +25,7 @@ from stanchion.pipelines.station import Station
 from stanchion.schemas.ddl import struct_of
 from stanchion.spark.datasource.options import reachable_url
 from stanchion.spark.datasource.reading.typed import ddl_of
-from stanchion.spark.stations.frames import as_json, frames_by_target
+from stanchion.spark.stations.batches.made import as_json, frames_by_target
 from stanchion.stores.rules.capacity.limits import limits_in
 from stanchion.streams.rereading import KEPT
 from stanchion.streams.state import compare_and_set, load

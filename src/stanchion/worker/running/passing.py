@@ -19,9 +19,8 @@ from stanchion.core.boot_clock import boot_clock
 from stanchion.errors import StanchionError
 from stanchion.jobs.held_job import Passing
 from stanchion.stores.records.jobs import SECOND, JobRow
-from stanchion.stores.records.outcomes import Move, Outcome, Passage
-from stanchion.stores.rules.lifecycle.jobs import arrival_payload
-from stanchion.stores.rules.lifecycle.outcomes import passed_on
+from stanchion.stores.records.outcomes import Move, Outcome
+from stanchion.stores.rules.lifecycle.outcomes import has_to_be_stored, passed_on
 from stanchion.worker.running.attempt import Attempt
 
 log = logging.getLogger("stanchion.worker")
@@ -62,14 +61,10 @@ class Passes:
         """
         if type(outcome) is not Move or self.stopping or not self._may_pass(attempt, outcome):
             return None
-        row, passing = attempt.row, attempt.passing
-        if passing is None:
-            passing = Passing(row, (), (), attempt.began)
-        kept = arrival_payload(row) if outcome.keep_arrival else None
-        passages = (*passing.passages, Passage(outcome.queue, outcome.payload is not None, kept))
-        behind = (*passing.behind, (outcome, attempt.known_job))
+        row = attempt.row
+        passing = attempt.passing or Passing(row, (), (), attempt.began)
         now = _now(passing.first, attempt.claimed_at)
-        return passed_on(row, outcome, now), passing._replace(passages=passages, behind=behind)
+        return passed_on(row, outcome, now), passing.after(row, outcome, attempt.known_job)
 
     def _may_pass(self, attempt: Attempt, move: Move) -> bool:
         row, stations = attempt.row, self._context.registry.stations
@@ -80,9 +75,7 @@ class Passes:
             return False
         if STORES_BACKLOG and row.items is None and self._crowded():
             return False
-        if move.delay or move.order_key or row.order_key or row.expires is not None or row.lost_leases:
-            return False
-        if attempt.asked_to_stop:
+        if has_to_be_stored(row, move) or attempt.asked_to_stop:
             return False
         since = attempt.began if attempt.passing is None else attempt.passing.since
         if time.monotonic() - since >= SLICE_SECONDS or not self._serves(move.queue):

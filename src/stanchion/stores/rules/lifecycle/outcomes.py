@@ -253,6 +253,12 @@ _PASSED = {
 """Fields that a job loses on its way to another queue while it stays reserved."""
 
 
+def has_to_be_stored(row: JobRow, move: Move) -> bool:
+    """Return whether a move has to be stored at once, for what the item is, or how it goes on."""
+    ordered = move.order_key is not None or row.order_key is not None
+    return bool(move.delay) or ordered or row.expires is not None or row.lost_leases > 0
+
+
 def passed_on(row: JobRow, move: Move, now: int) -> JobRow:
     """Return a running job as its worker sees it after a move in memory: as if it had been reserved there at once."""
     payload, came_with = row.payload if move.payload is None else move.payload, arrival_payload(row)

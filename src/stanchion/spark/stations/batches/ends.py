@@ -9,7 +9,7 @@ error        why the item has failed
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypedDict
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,19 +17,27 @@ import pyarrow.compute as pc
 from stanchion.core.chunks.chunk import Chunk
 from stanchion.core.chunks.stored import opened
 from stanchion.core.values.codec import too_large
+from stanchion.core.values.framing import as_text
 from stanchion.errors import InvalidInput
 from stanchion.jobs.failures import failure_of
 from stanchion.pipelines.chunks.division import Division
 from stanchion.pipelines.chunks.ends import Ends, Failed, ForTable, Way
 from stanchion.pipelines.chunks.folder_items import refused
 from stanchion.pipelines.chunks.tables import ItemFailed
+from stanchion.pipelines.send import Send
 from stanchion.pipelines.station import Station
 from stanchion.spark.unmet import UnmetItems
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.records.outcomes import Abandon, Bury, Ending, Rollback
+from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Continue, Ending, Move, Outcome, Rollback
 from stanchion.tasks.execution import Execution, outcome_of_error
 
 _SHOWN: Final = 200
+
+
+def content_of(row: JobRow) -> bytes:
+    """Return the content of a job with many items."""
+    assert isinstance(row.payload, bytes)  # noqa: S101 - of such a job
+    return row.payload
 
 
 def by_job(found: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
@@ -51,12 +59,22 @@ def by_job(found: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
         yield last, pa.Table.from_batches(waiting)
 
 
-class ItemEnds:
-    """Makes the outcomes of a station's items, in a task. `schema`: of the station."""
+class ItemRow(TypedDict):
+    """The row of an item; see above."""
 
-    def __init__(self, station: Station, schema: str) -> None:
+    job_id: str
+    to: str | None
+    payload: str | None
+    error: str | None
+
+
+class ItemEnds:
+    """Makes the outcomes of a station's items, in a task."""
+
+    def __init__(self, station: Station) -> None:
         self._station, self._context = station, station.context
-        self._told = f"the item does not fit the schema of station {station.station!r} ({schema})"
+        assert station.frame is not None  # noqa: S101 - a Spark station has one
+        self._told = f"the item does not fit the schema of station {station.station!r} ({station.frame.schema})"
         self._unmet = UnmetItems(station.queue)
 
     def close(self) -> None:
@@ -81,14 +99,34 @@ class ItemEnds:
         assert isinstance(ended, Rollback | Bury | Abandon)  # noqa: S101 - it is settled nowhere else
         return ended
 
+    def single(self, row: JobRow, given: ItemRow) -> Outcome:
+        """Return the outcome of a single item by its row; it is buried if its new value can't be stored.
+
+        The stored payload is Spark's own text, as a value parsed from it may have fewer digits.
+        """
+        if given["error"] is not None:
+            return self.failed(row, given["error"])
+        codec, to, payload = self._context.codec, given["to"], given["payload"]
+        if to is None or payload is None:
+            return self.refused(row, codec.decode(row.payload), as_text(row.payload))
+        value = codec.decode(payload)
+        try:
+            outcome = self._station.outcome(row, None, Send(to, value) if to else value)
+            text = codec.encode_json(payload)
+        except InvalidInput as error:
+            return Bury(row.lease, f"InvalidInput: {error}")
+        if isinstance(outcome, Move):
+            return outcome._replace(payload=text)
+        if isinstance(outcome, Continue):
+            return outcome._replace(job=outcome.job._replace(payload=text))
+        return outcome._replace(result=text) if isinstance(outcome, Commit) and not to else outcome
+
     # -- chunks
 
     def outcome(self, row: JobRow, rows: pa.Table) -> Ending:
         """Return the outcome of a chunk whose items have these rows; the items without a row are dropped."""
-        assert isinstance(row.payload, bytes)  # noqa: S101 - of a job with many items
-        items = opened(self._context.codec, row.payload)
-        ends = self._ends(row, items, rows)
-        return Division(self._station, row, items).outcome(ends)
+        items = opened(self._context.codec, content_of(row))
+        return Division(self._station, row, items).outcome(self.ends(row, items, rows))
 
     def outcome_without(self, row: JobRow, places: Sequence[int]) -> Ending:
         """Return the outcome of a chunk of which the function got all items but those at these places."""
@@ -96,7 +134,8 @@ class ItemEnds:
         columns = {"place": pa.array(places, pa.int32()), "to": nothing, "payload": nothing, "error": nothing}
         return self.outcome(row, pa.table(columns))
 
-    def _ends(self, row: JobRow, items: Chunk, rows: pa.Table) -> Ends:
+    def ends(self, row: JobRow, items: Chunk, rows: pa.Table) -> Ends:
+        """Return the ends of the items of a chunk by their rows. `place`: of an item in the chunk."""
         rows = rows.combine_chunks()
         places = rows.column("place").combine_chunks()
         self._check(row, items, places)

@@ -66,8 +66,11 @@ class ItemReader:
     @property
     def ddl(self) -> str:
         """The columns."""
-        shared = "id string, payload string, unmet boolean"
-        return shared if self.typed is None else f"{shared}, typed {ddl_of(self.typed)}"
+        return ", ".join(("id string", "payload string", "unmet boolean", *self._typed_ddl))
+
+    @property
+    def _typed_ddl(self) -> list[str]:
+        return [] if self.typed is None else [f"typed {ddl_of(self.typed)}"]
 
     def rows(self, jobs: Sequence[JobRow]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of jobs."""
@@ -121,6 +124,42 @@ class ItemReader:
                 except pa.ArrowInvalid:  # a number is too large
                     return None
         return pa.StructArray.from_arrays(found, names=[field.name for field in self.typed.fields])
+
+    def fields_of(self, rows: DataFrame) -> Column | None:
+        """Return rows of another station as this one's fields; None unless they would come back the same from JSON."""
+        from pyspark.sql import functions as f
+
+        if self.typed is None or self._expects:
+            return None
+        kinds = dict(rows.dtypes)
+        names = [name.lower() for name in rows.columns]
+        for field in self.typed.fields:
+            if kinds.get(field.name, str(field.kind)) != str(field.kind) or names.count(field.name.lower()) > 1:
+                return None
+            if field.name not in kinds and field.name.lower() in names:
+                return None
+        nothing = f.lit(None)
+        fields = [
+            (f.col(f"`{field.name}`") if field.name in kinds else nothing).cast(str(field.kind)).alias(field.name)
+            for field in self.typed.fields
+        ]
+        return f.struct(*fields)
+
+    def judged(self, read: DataFrame) -> DataFrame:
+        """Return items with the column `unmet`."""
+        from pyspark.sql import functions as f
+
+        expected, codec = self.station.expectations, self.station.context.codec
+        if expected is None:
+            return read.withColumn("unmet", f.lit(False))
+
+        def judge(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for some in found:
+                items = [codec.decode(text) for text in some.column("payload").to_pylist()]
+                unmet = pa.array([bool(expected.unmet(item)) for item in items], pa.bool_())
+                yield some.append_column("unmet", unmet)
+
+        return read.mapInArrow(judge, ", ".join(("id string", "payload string", *self._typed_ddl, "unmet boolean")))
 
     def parsed(self, read: DataFrame, schema: str) -> tuple[DataFrame, DataFrame]:
         """Return the items as rows of the schema, with their ids, and the items that fail it or an expectation."""
