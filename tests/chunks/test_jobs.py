@@ -145,6 +145,19 @@ class TestPeople:
         found = browser.get("/jobs", params={"queue": QUEUE, "text": "item"})
         assert found.status_code == 200
 
+    def test_items_are_no_jobs(self, app: Stanchion) -> None:
+        job_id = pushed(app)
+        answer = Client(site_of(app)).post("bulk", json={"act": "cancel", "ids": [f"{job_id}/1"]})
+        assert (answer.status_code, f"item 1 is part of chunk {job_id}, which has 3 items" in answer.text) == (
+            422,
+            True,
+        )
+
+    def test_an_item_is_found_by_its_name(self, app: Stanchion) -> None:
+        job_id = pushed(app)
+        answer = Browser(site_of(app)).get("/jobs", params={"text": f"{job_id}/1"}, follow_redirects=False)
+        assert answer.headers["location"].endswith(f"/jobs/{job_id}?items=1")
+
     def test_in_djangos_admin(self, app: Stanchion) -> None:
         job_id = pushed(app)
         [line] = listed(app, {"queue": QUEUE}).lines

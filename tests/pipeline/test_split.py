@@ -54,3 +54,13 @@ def test_what_is_wrong_is_told(etl: Pipeline, run: Run, arguments: tuple[str, ..
     assert answer.code == 2
     assert told in answer.error
     assert etl.find("raw")[0].items == 10
+
+
+def test_an_item_is_not_cancelled_alone(etl: Pipeline, run: Run) -> None:  # noqa: F811
+    (chunk,) = etl.push_chunks(range(10))
+    for act in ("cancel", "retry", "replay"):
+        answer = run(act, f"{chunk.id}/7")
+        assert answer.code == 2
+        told = f"item 7 is part of chunk {chunk.id}, which has 10 items; split it first: etl.split('{chunk.id}', [7])"
+        assert told in answer.error
+    assert etl.find("raw")[0].items == 10

@@ -14,6 +14,8 @@ from stanchion.errors import InvalidInput
 
 C = TypeVar("C")
 
+_PLACE_DIGITS = 10
+
 
 def refuse_unknown(given: Iterable[object], known: Collection[str], what: str = "option") -> None:
     """Refuse unknown names, so that a misspelt option is not ignored."""
@@ -41,13 +43,17 @@ def checked_id(value: object, what: str = "the id of a job") -> str:
 def acted_id(value: object) -> str:
     """Return the id of a job to act on. Text in another form is refused, as no job ever had it."""
     if not isinstance(value, str) or not ID.fullmatch(value):
-        job, slash, place = value.partition("/") if isinstance(value, str) else ("", "", "")
-        if slash and ID.fullmatch(job) and place.isdecimal():
-            raise InvalidInput(
-                f"item {place} is one of those that job {job} carries, which ends as a whole; give its id"
-            )
+        if (item := named_item(value)) is not None:
+            raise InvalidInput(f"item {item[1]} is part of chunk {item[0]}, which ends as a whole: give its id")
         raise InvalidInput(f"{brief(value)} is not the id of a job; pass job.id, which `stanchion jobs` lists too")
     return value
+
+
+def named_item(name: object) -> tuple[str, int] | None:
+    """Return the job and the place in the name of an item, `<id>/<place>`; None for what is none."""
+    job, slash, place = name.partition("/") if isinstance(name, str) else ("", "", "")
+    is_place = slash and place.isascii() and place.isdecimal() and len(place) < _PLACE_DIGITS
+    return (job, int(place)) if is_place and ID.fullmatch(job) else None
 
 
 def acted_ids(values: object) -> list[str]:

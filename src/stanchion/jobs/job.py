@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stanchion.context.context import Context
 from stanchion.context.shard import shown_lane
@@ -22,6 +22,9 @@ from stanchion.stores.rules.lifecycle.error_entries import entries_of
 from stanchion.stores.rules.lifecycle.jobs import created
 from stanchion.stores.rules.lifecycle.past_waits import past_waits_of
 from stanchion.stores.rules.lifecycle.trail import entry_payload, stops_of
+
+if TYPE_CHECKING:
+    from stanchion.core.chunks.item import Item
 
 __all__ = ["Job", "JobState"]
 
@@ -104,6 +107,16 @@ class Job:
     def items(self) -> int | None:
         """The number of items of a chunk, 0 once it is divided into other jobs; None of a job that carries one item."""
         return self._row.items
+
+    def item(self, place: int) -> Item:
+        """Return an item of a chunk by its number: its name, payload, result and error.
+
+        Raises InvalidInput if the job has no such item, carries one item, or was divided.
+        """
+        from stanchion.core.chunks.item import item_of
+
+        failed = self.state is not JobState.DONE and self.errors
+        return item_of(self, place, str(failed[-1]["error"]) if failed else None)
 
     @property
     def checkpoint(self) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Unpack
 
-from stanchion.core.checks import acted_id, acted_ids, checked_id
+from stanchion.core.checks import acted_id, acted_ids, checked_id, named_item
 from stanchion.core.ids import new_ids
 from stanchion.core.names.partition_names import logical_name
 from stanchion.errors import DuplicateKey, InvalidInput, JobNotFound
@@ -54,17 +54,45 @@ def find(context: Context, **search: Unpack[Search]) -> list[Job]:
     return [Job(context, row, state_of(row, now)) for row in rows]
 
 
+def acted(context: Context, job_id: str) -> str:
+    """Return the id of a job to act on. Raises InvalidInput for other text, and for the name of an item of a chunk."""
+    refuse_items(context, [job_id])
+    return acted_id(job_id)
+
+
+def refuse_items(context: Context, names: Iterable[str]) -> None:
+    """Raise InvalidInput if one of these is the name of an item of a chunk: it says how to act on the item alone."""
+    for name in names:
+        if (item := named_item(name)) is not None:
+            raise InvalidInput(_of_chunk(context, *item))
+
+
+def _of_chunk(context: Context, job_id: str, place: int) -> str:
+    """Return how to act on an item alone."""
+    row = context.store.fetch([job_id]).get(job_id)
+    if row is None:
+        raise JobNotFound(job_id)
+    if row.items is None:
+        return f"job {job_id} carries one item: give its id, without /{place}"
+    if row.items == 0:
+        return f"chunk {job_id} was divided: item {place} is in a job whose origin is the chunk, or one of its parts"
+    return (
+        f"item {place} is part of chunk {job_id}, which has {row.items:,} items; split it first: "
+        f"etl.split({job_id!r}, [{place}])"
+    )
+
+
 def cancel(context: Context, job_id: str) -> JobState | None:
     """Cancel a job, or ask it to stop if it is running; return its new state, or None if it is unknown.
 
     Raises InvalidInput for text that is no id.
     """
-    return context.store.cancel([acted_id(job_id)])[0]
+    return context.store.cancel([acted(context, job_id)])[0]
 
 
 def retry(context: Context, job_id: str) -> Job:
     """Make a dead, cancelled or scheduled job ready now, with its attempts reset."""
-    verdict = context.store.retry([acted_id(job_id)])[0]
+    verdict = context.store.retry([acted(context, job_id)])[0]
     row = context.store.fetch([job_id]).get(job_id)
     if verdict is Redriven.DONE:
         raise InvalidInput(f"job {job_id} is done; to run it once more, enqueue a copy with replay()")

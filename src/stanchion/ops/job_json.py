@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -112,7 +112,7 @@ def shown(value: object) -> object:
     return {"items": len(value), "bytes": len(value.encoded())} if isinstance(value, Chunk) else value
 
 
-def moment_of(error: dict[str, Any], which: str = "at") -> datetime | None:
+def moment_of(error: Mapping[str, object], which: str = "at") -> datetime | None:
     """Return a time of a stored error."""
     at = error.get(which)
-    return None if at is None else moment(round(at * 1_000_000))
+    return moment(round(at * 1_000_000)) if isinstance(at, int | float) else None

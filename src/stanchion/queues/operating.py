@@ -11,7 +11,7 @@ from stanchion.context.queues import pauses
 from stanchion.context.queues.declared_settings import as_declared, resettable
 from stanchion.context.queues.options import QueueOptions
 from stanchion.context.queues.settings import checked_settings, settings_of, store_settings
-from stanchion.core.checks import acted_id, acted_ids, seconds_of
+from stanchion.core.checks import acted_ids, seconds_of
 from stanchion.core.concurrency.aio import off_loop
 from stanchion.core.names.partition_names import checked_partitioned, logical_name
 from stanchion.errors import JobNotFound
@@ -31,7 +31,8 @@ class Operating(Inspecting):
 
     def cancel(self, job_id: str) -> JobState | None:
         """Cancel a job, or ask it to stop if it is running; return its new state, None if it is not in this queue."""
-        return lookup.cancel(self._context, job_id) if self.get(acted_id(job_id)) is not None else None
+        wanted = lookup.acted(self._context, job_id)
+        return lookup.cancel(self._context, wanted) if self.get(wanted) is not None else None
 
     def retry(self, job_id: str) -> Job:
         """Make a dead, cancelled or scheduled job ready now, with its attempts reset.

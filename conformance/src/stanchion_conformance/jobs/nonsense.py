@@ -229,9 +229,11 @@ class TestWhatWasTakenForSomethingElse:
 
     def test_the_name_of_an_item(self, app: Stanchion, q: Queue) -> None:
         job = q.push({})
-        for act in (app.cancel, app.retry_job):
-            with pytest.raises(InvalidInput, match=f"item 17 is one of those that job {job.id} carries"):
+        for act in (app.cancel, app.retry_job, q.cancel):
+            with pytest.raises(InvalidInput, match=f"job {job.id} carries one item: give its id, without /17"):
                 act(f"{job.id}/17")
+        with pytest.raises(InvalidInput, match=f"item 17 is part of chunk {job.id}, which ends as a whole"):
+            app.replay([f"{job.id}/17"])
         assert app.cancel(job.id) is JobState.CANCELLED
 
     def test_text_with_nul(self, q: Queue) -> None:

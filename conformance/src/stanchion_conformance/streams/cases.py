@@ -39,6 +39,7 @@ from stanchion_conformance.streams.replays_once import TestReplaysOfOthers, Test
 from stanchion_conformance.streams.reserved_jobs import TestReserve, TestReservedJobs
 from stanchion_conformance.streams.scanning import TestConditions, TestScan
 from stanchion_conformance.streams.splitting import (
+    TestItemsOfChunks,
     TestSplit,
     TestSplitInSteps,
     TestSplitRaces,
@@ -77,6 +78,7 @@ __all__ = [
     "TestHeartbeats",
     "TestHeldBatches",
     "TestInnocentJobs",
+    "TestItemsOfChunks",
     "TestKeptArrivals",
     "TestKnownPipelines",
     "TestLongHistory",

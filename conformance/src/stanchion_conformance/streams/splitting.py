@@ -271,6 +271,56 @@ class TestSplitRefused:
         assert (after.state, after.attempts, after.run_at) == (before.state, before.attempts, before.run_at)
 
 
+class TestItemsOfChunks:
+    def test_one_item_can_not_be_acted_on(self, split: Pipeline, app: Stanchion) -> None:
+        (chunk,) = split.push_chunks(items(2000))
+        name = f"{chunk.id}/17"
+        for act in (app.cancel, app.retry_job, app.queue(RAW).cancel, split.split):
+            with pytest.raises(InvalidInput) as told:
+                act(name)
+            assert str(told.value) == (
+                f"item 17 is part of chunk {chunk.id}, which has 2,000 items; split it first: "
+                f"etl.split('{chunk.id}', [17])"
+            )
+        split.split(chunk.id, [17])
+        with pytest.raises(InvalidInput, match=rf"chunk {chunk.id} was divided: item 17 is in a job whose origin"):
+            app.cancel(name)
+        with pytest.raises(JobNotFound):
+            app.cancel("0190f5fe-7c00-7a00-8000-000000000000/17")
+
+    def test_an_item_with_its_result(self, split: Pipeline) -> None:
+        (chunk,) = split.push_chunks(items())
+        assert chunk.item(3) == (f"{chunk.id}/3", {"n": 3}, None, None)
+        split.drain()
+        (done,) = split.find()
+        assert done.item(3) == (f"{chunk.id}/3", {"n": 3}, 3, None)
+        for wrong in (10, -1, "3", True):
+            with pytest.raises(InvalidInput, match=rf"chunk {chunk.id} has no item .*: it has 10 items, from 0 to 9"):
+                done.item(wrong)  # type: ignore[arg-type]
+
+    def test_an_item_of_a_part_with_its_error(self, split: Pipeline) -> None:
+        (chunk,) = split.push_chunks(items(210))
+        rest = split.split(chunk.id, [0])[1]
+        DOWN.append("all")
+        split.drain()
+        (failed,) = [job for job in split.find("raw") if job.id == rest.id]
+        assert failed.item(7)[:3] == (f"{chunk.id}/7", {"n": 7}, None)
+        assert (failed.item(7).error or "").startswith("ValueError: an outage")
+        with pytest.raises(InvalidInput, match=r"has no item 0: it has 209 items, from 1 to 209"):
+            failed.item(0)
+
+    def test_no_chunk(self, split: Pipeline, app: Stanchion) -> None:
+        job = split.push({"n": 1})
+        with pytest.raises(InvalidInput, match=rf"job {job.id} carries one item: read its payload"):
+            job.item(0)
+        (chunk,) = split.push_chunks(items())
+        split.split(chunk.id, [3])
+        divided = app.get(chunk.id)
+        assert divided is not None
+        with pytest.raises(InvalidInput, match=rf"job {chunk.id} was divided: its items are in other jobs"):
+            divided.item(3)
+
+
 class TestSplitRaces:
     def test_a_worker_that_claims_the_chunk_meanwhile(self, split: Pipeline, store: Store) -> None:
         for _ in range(5):

@@ -13,11 +13,13 @@ from typing import Final
 
 from stanchion.context.context import Context
 from stanchion.context.queues.settings import settings_of
-from stanchion.core.checks import acted_id, brief, several
+from stanchion.core.checks import several
 from stanchion.core.chunks.chunk import Chunk
+from stanchion.core.chunks.item import no_such_item
 from stanchion.core.ids import new_token
 from stanchion.core.names.partition_names import logical_name
 from stanchion.errors import InvalidInput, JobNotFound
+from stanchion.jobs.lookup import acted
 from stanchion.pipelines.chunks.division import Division
 from stanchion.pipelines.chunks.parts import weight_of
 from stanchion.pipelines.chunks.station import DividingStation
@@ -43,7 +45,7 @@ def split(
 
     `stations`: of the pipeline, by their queues.
     """
-    row = context.store.fetch([acted_id(job_id)]).get(job_id)
+    row = context.store.fetch([acted(context, job_id)]).get(job_id)
     if row is None:
         raise JobNotFound(job_id)
     home = logical_name(row.dead_from or row.queue)
@@ -173,10 +175,7 @@ def _wanted(row: JobRow, chunk: Chunk, items: Iterable[int] | None) -> list[int]
     known = set(there)
     for place in wanted:
         if isinstance(place, bool) or place not in known:
-            raise InvalidInput(
-                f"chunk {row.id} has no item {brief(place)}: it has {len(chunk):,} items, from {there[0]} to "
-                f"{there[-1]}"
-            )
+            raise no_such_item(row.id, chunk, place)
     if not wanted:
         raise InvalidInput("no items given: name some, as items=[17, 18], or leave items out for all")
     if len(wanted) > MOST:

@@ -16,6 +16,7 @@ from stanchion.errors import FlowNotFound, InvalidInput
 from stanchion.flows.handle import FlowState
 from stanchion.jobs.insert import batches
 from stanchion.jobs.job import JobState
+from stanchion.jobs.lookup import refuse_items
 from stanchion.ops.cli.console.given import job_ids
 from stanchion.ops.cli.console.root import OPERATE, cli
 from stanchion.ops.cli.console.selection import (
@@ -246,6 +247,7 @@ def chosen(
     if ids and (filtered or limit):
         raise InvalidInput("give ids, or options that select jobs, not both")
     if ids:
+        refuse_items(context_of(session.app), ids)
         return batches(iter(job_ids(ids)), PAGE)
     if not filtered:
         raise InvalidInput("which jobs? give ids, or options that select them, such as --queue mail")

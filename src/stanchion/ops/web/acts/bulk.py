@@ -9,6 +9,7 @@ from typing import Final
 from stanchion.context import context_of
 from stanchion.core.checks import checked_id
 from stanchion.errors import InvalidInput
+from stanchion.jobs.lookup import refuse_items
 from stanchion.ops.reads.errors import READ
 from stanchion.ops.reads.filters import Act, JobFilter
 from stanchion.ops.reads.lists import count, page_of
@@ -23,11 +24,13 @@ RATE_MAX: Final = 10_000
 """Jobs a second."""
 
 
-def chosen(ids: Sequence[str]) -> tuple[str, ...]:
+def chosen(visit: Visit, ids: Sequence[str]) -> tuple[str, ...]:
     """Return jobs chosen one by one, each once. Raises InvalidInput."""
     if len(ids) > CHOSEN_MAX:
         raise InvalidInput(f"at most {CHOSEN_MAX} jobs are chosen one by one; use a filter")
-    return tuple(dict.fromkeys(checked_id(one) for one in ids))
+    wanted = tuple(dict.fromkeys(checked_id(one) for one in ids))
+    refuse_items(context_of(visit.site.app), wanted)
+    return wanted
 
 
 def matching(visit: Visit, wanted: JobFilter) -> int | None:

@@ -28,7 +28,7 @@ def begin(call: Call) -> Answer:
     body = call.body
     if ("ids" in body) == ("where" in body):
         raise InvalidInput("give ids or where, one of the two; an empty object as where means all jobs")
-    act, ids, where = body["act"], acts.chosen(body.get("ids", ())), ""
+    act, ids, where = body["act"], acts.chosen(call.visit, body.get("ids", ())), ""
     if ids:
         count, kind = len(ids), "exact"
     else:

@@ -31,7 +31,7 @@ def ask(visit: Visit) -> Response:
     ids = visit.request.query_params.getlist("id")
     found: int | None = 0
     if ids:
-        total, where = len(acts.chosen(ids)), ""
+        total, where = len(acts.chosen(visit, ids)), ""
     else:
         wanted = JobFilter.of(visit.request.query_params, visit.request.query_params.getlist("state")).for_act(act)
         where, found = wanted.where, acts.matching(visit, wanted)
@@ -57,7 +57,7 @@ def ask(visit: Visit) -> Response:
 
 def begin(visit: Visit) -> Response:
     """Store bulk work; this process begins with it."""
-    act, ids = _act(visit.form.get("act", "")), acts.chosen(visit.ids)
+    act, ids = _act(visit.form.get("act", "")), acts.chosen(visit, visit.ids)
     where = "" if ids else JobFilter.of_text(visit.form.get("where", "")).for_act(act).where
     total = _number(visit.form.get("total", "0"), COUNTED + 1)
     if total > TYPED and _number(visit.form.get("number", ""), 10**9) != min(total, COUNTED):

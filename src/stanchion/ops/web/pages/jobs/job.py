@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from markupsafe import Markup
 from starlette.responses import Response
@@ -149,7 +149,7 @@ def _page(visit: Visit, job: Job, *, hidden: bool) -> Response:
     )
 
 
-def _shown(job: Job, name: str, hide: Callable[[Any], object] | None) -> Markup:
+def _shown(job: Job, name: str, hide: Callable[[object], object] | None) -> Markup:
     """Return a value as text; without its key, an encrypted one stays sealed."""
     try:
         value = shown(getattr(job, name))

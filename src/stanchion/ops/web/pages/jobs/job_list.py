@@ -10,7 +10,7 @@ from uuid import UUID
 from starlette.responses import Response
 
 from stanchion.context import context_of
-from stanchion.core.checks import checked_name
+from stanchion.core.checks import checked_name, named_item
 from stanchion.core.service_levels import BANDS
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.job_json import last_error
@@ -42,6 +42,8 @@ def every(visit: Visit) -> Response:
     text = visit.asked("text").strip()
     if _is_id(text) and visit.store.fetch([text]):
         return visit.to(f"/jobs/{text}")
+    if (item := named_item(text)) is not None and visit.store.fetch([item[0]]):
+        return visit.to(f"/jobs/{item[0]}?items={item[1]}")
     wanted = JobFilter.of(visit.request.query_params, visit.request.query_params.getlist("state"))
     wanted_jobs, store = wanted.query(visit.now), visit.store
     context, after = context_of(visit.site.app), visit.asked("after") or None
