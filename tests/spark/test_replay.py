@@ -152,7 +152,7 @@ def test_items_of_chunks(spark: "SparkSession", app: Stanchion, folder: Path) ->
     assert some[even.id].payload.names("new") == [name for name in even.payload.names("") if name[-1] in "48"]
 
 
-@pytest.mark.parametrize("count", [500, pytest.param(100_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("count", [500, pytest.param(100_000, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])])
 def test_random_items_come_back_the_same(spark: "SparkSession", app: Stanchion, folder: Path, count: int) -> None:
     """Whole chunks byte by byte; of others, the items that match."""
     app.setup()

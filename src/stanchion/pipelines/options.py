@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, Self, get_args
+from typing import Any, Final, Literal, NamedTuple, Protocol, Self, get_args
 
 from stanchion.context.context import Context
 from stanchion.context.queues.settings import checked_settings
@@ -98,11 +98,18 @@ MAX_ROUNDS = 1000
 """Default for how often an item may enter a station by a loop."""
 
 
+PER_BATCH: Final = 10_000
+"""Items of the first micro-batch of a Spark station."""
+
+GROW_TO: Final = 160_000
+"""Items to which full micro-batches grow."""
+
+
 class Frame(NamedTuple):
     """A function that processes batches of items on Spark, as a DataFrame of this schema (DDL).
 
     `windows`: of a station with a watermark, whose function gets the stream of its items. `rows_per_job`: how many of
-    the new items that it makes a job carries at most; None: one.
+    the new items that it makes a job carries at most; None: one. `grow_to`: see `streams.sizing.Growth`.
     """
 
     function: Callable[..., Any]
@@ -110,13 +117,14 @@ class Frame(NamedTuple):
     max_per_batch: int
     windows: Windows | None = None
     rows_per_job: int | None = None
+    grow_to: int | None = None
 
     @classmethod
     def of(
         cls,
         function: Callable[..., object],
         schema: str,
-        max_per_batch: int,
+        max_per_batch: int | None,
         windows: Windows | None,
         rows_per_job: int | None,
     ) -> Self:
@@ -125,7 +133,9 @@ class Frame(NamedTuple):
             whole(rows_per_job, "rows_per_job")
             if windows is not None:
                 raise InvalidInput("rows_per_job is for stations without a watermark; leave it out")
-        return cls(function, schema, max_per_batch, windows, rows_per_job)
+        if max_per_batch is not None:
+            return cls(function, schema, max_per_batch, windows, rows_per_job)
+        return cls(function, schema, PER_BATCH, windows, rows_per_job, GROW_TO if windows is None else None)
 
 
 class StationOptions(NamedTuple):

@@ -111,7 +111,7 @@ class Pipeline:
         schema: str,
         to: Targets = None,
         entry: bool = False,
-        max_per_batch: int = 10_000,
+        max_per_batch: int | None = None,
         rows_per_job: int | None = None,
         worker: Callable[..., object] | None = None,
         watermark: tuple[str, str | float | timedelta] | None = None,

@@ -25,6 +25,33 @@ class Reserved(NamedTuple):
     items: int
 
 
+QUICK_SECONDS = 10.0
+"""A full batch that took longer makes the next one no larger."""
+
+
+class Growth:
+    """How large a batch may be: each full batch doubles the next one, up to `most` items; another one ends that.
+
+    `most`: None if batches do not grow.
+    """
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self._times = 1
+
+    def ended(self, seconds: float, *, full: bool) -> None:
+        """Take a batch that has ended into account."""
+        self._times = 1 if not full else self._times if seconds > QUICK_SECONDS else self._times * 2
+
+    def of(self, limit: int) -> int:
+        """Return the largest number of items of the batch that is claimed now. `limit`: of the first one."""
+        return limit if self._most is None else min(limit * self._times, max(limit, self._most))
+
+    def ahead(self, limit: int) -> int:
+        """Return the same for the batch behind a full one, which has not ended yet."""
+        return limit if self._most is None else min(self.of(limit) * 2, max(limit, self._most))
+
+
 class Sizing:
     """The number of jobs to claim. `peek`: returns the items of some jobs that are claimed next."""
 

@@ -25,7 +25,7 @@ from stanchion.streams.acknowledge import acknowledge
 from stanchion.streams.ahead import Ahead
 from stanchion.streams.holding import rows_of
 from stanchion.streams.rereading import finished_rows
-from stanchion.streams.sizing import Reserved, Sizing, next_items, ranges, within
+from stanchion.streams.sizing import Growth, Reserved, Sizing, next_items, ranges, within
 from stanchion.streams.state import (
     Part,
     Position,
@@ -92,6 +92,8 @@ class StreamSource:
         self._begun = 0  # the batch whose current processing was counted
         self._claimed: _Claimed | None = None
         self._sizing = Sizing(lambda: next_items(store, queue))
+        self.growth = Growth(None)
+        """How batches grow; by default they do not."""
         self._ahead = Ahead(self._claim_ahead)
 
     # -- positions
@@ -133,8 +135,8 @@ class StreamSource:
         if state.outside > self._let_go and not state.held:
             self._let_go_of(state)
         if not state.pending:
-            jobs = self._jobs_for(limit)
             measured = self._measured()
+            jobs = self._jobs_for(self.growth.of(limit))
             if not (jobs and self._reserve(state, jobs, measured)):
                 if measured:
                     self._write(lambda now: replace(now, **measured))
@@ -157,7 +159,11 @@ class StreamSource:
     def _measured(self) -> dict[str, Any]:
         """Return the size and the time of the batch that has ended, if this driver has claimed it."""
         ended, self._claimed = self._claimed, None
-        return {} if ended is None else {"jobs": ended.jobs, "seconds": round(monotonic() - ended.at, 3)}
+        if ended is None:
+            return {}
+        seconds = monotonic() - ended.at
+        self.growth.ended(seconds, full=ended.full)
+        return {"jobs": ended.jobs, "seconds": round(seconds, 3)}
 
     def behind(self) -> int:
         """Return the number of ready items of the queue; of jobs in the lanes of this stream, if it has some."""
@@ -210,7 +216,8 @@ class StreamSource:
     def parts(self, start: Position, end: Position, count: int, most: int | None = None) -> list[Part]:
         """Divide the batch between two positions into up to `count` parts, at least one; a replay has the jobs left.
 
-        A batch that nobody has begun to read has up to `most` items, or a single job: the others go back. If the batch
+        A batch that nobody has begun to read has up to `most` items, or what it has grown to, or a single job: the
+        others go back. If the batch
         was acknowledged since, it has the same jobs again, from history, as far as the query may need them; writes for
         them have no effect. A batch that keeps failing is halved before it is read. Raises BatchNotKept; StreamStopped
         if single jobs fail one after the other.
@@ -221,9 +228,10 @@ class StreamSource:
             raise self._foreign(state, end)
         jobs: list[Reserved] = []
         if end.seq == state.reserved:
-            jobs = self._pending(state, most) if state.pending else self._finished(state)
+            limited = None if most is None else self.growth.of(most)
+            jobs = self._pending(state, limited) if state.pending else self._finished(state)
         if state.pending and self._claimed is not None and self._claimed.full:
-            limit = self._claimed.limit if most is None else self._sizing.jobs_for(most)
+            limit = self._claimed.limit if most is None else self._sizing.jobs_for(self.growth.ahead(most))
             self._ahead.batch_begins(limit if self._left is None else min(limit, self._left))
         span = (jobs[0].id, jobs[-1].id) if jobs else (None, None)
         whole = Part(self._name, state.id, self._queue, end.seq, state.token, state.epoch, len(jobs), span=span)

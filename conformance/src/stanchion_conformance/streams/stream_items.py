@@ -5,6 +5,7 @@ from __future__ import annotations
 from stanchion.stores.protocol import Store
 from stanchion.streams import Part, Position, StreamSource
 from stanchion.streams.sink import begin
+from stanchion.streams.sizing import Growth
 from stanchion_conformance.harness import claim, counts_of, new_job, sizes_of
 from stanchion_conformance.jobs.chunk_contents import chunk
 from stanchion_conformance.streams.stream_driver import SOURCE
@@ -47,6 +48,20 @@ class TestBatchesOfItems:
     def test_of_single_items_are_as_before(self, store: Store) -> None:
         push(store, *(None,) * 20)
         assert whole_run(StreamSource(store, "s", SOURCE), 8) == [(8, 8), (8, 8), (4, 4)]
+
+    def test_grow_while_they_are_full(self, store: Store) -> None:
+        push(store, *(None,) * 100)
+        source = StreamSource(store, "s", SOURCE)
+        source.growth = Growth(40)
+        assert [items for _, items in whole_run(source, 10)] == [10, 20, 40, 30]
+        push(store, *(None,) * 12)
+        assert [items for _, items in whole_run(source, 10)] == [10, 2]
+
+    def test_grow_by_the_items_of_their_jobs(self, store: Store) -> None:
+        push(store, *(10,) * 10)
+        source = StreamSource(store, "s", SOURCE)
+        source.growth = Growth(45)
+        assert [items for _, items in whole_run(source, 20)] == [20, 40, 40]
 
     def test_have_at_least_one_job(self, store: Store) -> None:
         push(store, 100, 100)

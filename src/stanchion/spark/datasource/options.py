@@ -204,6 +204,7 @@ OPTIONS: dict[str, Option] = {
     "lanes": Option(frozenset({"readStream"}), _lanes),
     "ui": Option(frozenset({"readStream"}), _address, ""),
     "maxRecordsPerBatch": Option(frozenset({"readStream"}), _whole(1, 10_000_000), 10_000),
+    "growTo": Option(frozenset({"readStream"}), _whole(1, 10_000_000)),
     "mode": Option(frozenset({"writeStream"}), _one_of("append", "move", "finish", "delta"), "append"),
     "path": Option(frozenset({"writeStream"}), _folder),
     "partitionBy": Option(frozenset({"writeStream"}), _words, ()),

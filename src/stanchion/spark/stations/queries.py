@@ -67,6 +67,8 @@ class Queries:
             .option("partitions", self.partitions)
             .option("maxRecordsPerBatch", station.frame.max_per_batch)
         )
+        if station.frame.grow_to is not None:
+            stream = stream.option("growTo", station.frame.grow_to)
         if (ui := _page(self.spark)) is not None:
             stream = stream.option("ui", ui)
         return stream.schema("id string").load()

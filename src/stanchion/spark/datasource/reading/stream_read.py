@@ -37,6 +37,7 @@ from stanchion.stores.ports import ArrowReads
 from stanchion.streams import Part, Position, StreamSource
 from stanchion.streams.heart import Heart
 from stanchion.streams.sink import begin, rows
+from stanchion.streams.sizing import Growth
 from stanchion.streams.state import reserved
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
             options["heartbeat"],
             options["lanes"],
             options["ui"],
+            options["growTo"],
         ),
         names,
         Batching(options["maxRecordsPerBatch"], options["partitions"], options["poll"] or IDLE),
@@ -111,6 +113,8 @@ class LiveStream(NamedTuple):
     """First and last lane to read; None: the whole queue."""
     ui: str
     """Address of the query's page in Spark's UI."""
+    grow_to: int | None = None
+    """Maximum number of items of a batch behind full ones; None: they do not grow."""
 
 
 class StreamReader(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -133,7 +137,7 @@ class StreamReader(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow
         admission: Admission | None = None,
     ) -> None:
         self.place, self.names = place, names
-        self.stream, self.queue, self.heartbeat, self.lanes, self.ui = live
+        self.stream, self.queue, self.heartbeat, self.lanes, self.ui, self.grow_to = live
         self.most, self.parts, self.poll = batching
         self.typed, self.most_misfits, self.admission = typed, most_misfits, admission
 
@@ -150,6 +154,7 @@ class StreamReader(OnDriver, DataSourceStreamReader, SupportsTriggerAvailableNow
             *(self.lanes, self.ui),
             station.cut,
         )
+        source.growth = Growth(self.grow_to)
         source.initial()
         Heart(source, self._app.store, self.heartbeat).start()
         return source
