@@ -18,6 +18,7 @@ import psutil  # type: ignore[import-untyped]
 from benchmarks.pipelines import by_hand
 from benchmarks.pipelines.stations import KM, SHORT, declared, items
 from stanchion import Stanchion
+from stanchion.service.garbage import collect_less
 
 SIZE = 10_000
 """Items of a chunk."""
@@ -65,6 +66,7 @@ def _push_singles(url: str, count: int) -> None:
 def _worker(kind: str, url: str, *, threads: int = THREADS, **options: object) -> int:
     with closing(Stanchion(url)) as app:
         etl = declared(app, kind, **options)
+        collect_less()  # as `stanchion pipeline run` does
         etl.run(threads, until_empty=True)
         return _ended(app)
 

@@ -10,6 +10,7 @@ import time
 
 from stanchion.core.checks import whole
 from stanchion.errors import InvalidInput, SchemaMismatch
+from stanchion.service.garbage import collect_less
 from stanchion.service.loading import load
 from stanchion.service.logs import flushed, log_to_stderr
 from stanchion.service.settings import EXIT_OK, EXIT_UNUSABLE, WorkerSettings
@@ -51,8 +52,10 @@ def work(settings: WorkerSettings, parent: int | None = None) -> int:
     folder = os.getcwd()
     if folder not in sys.path:
         sys.path.insert(0, folder)
+    app = load(settings.target, settings.imports)
+    collect_less()
     worker = Worker(
-        load(settings.target, settings.imports),
+        app,
         *(settings.queues, settings.threads, settings.heartbeat, settings.grace, settings.poll),
         *(settings.until_empty, settings.health_file, settings.health_port),
         health_host=settings.health_host,

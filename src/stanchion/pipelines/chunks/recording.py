@@ -31,7 +31,9 @@ class Recording:
         """Record what the items have become that were begun and have not failed: most often, all of them alike."""
         station, ends = self._station, self.ends
         failed = {one.place for one in ends.failed}
-        places = islice((place for place in count() if place not in failed), len(values))
+        places = (
+            islice((place for place in count() if place not in failed), len(values)) if failed else range(len(values))
+        )
         done = Values(places, values)
         kinds = set(map(type, values))
         if not values:

@@ -150,12 +150,15 @@ class ChunkWork:
         """Yield the items with their indices until the slice ends, or the job is asked to stop."""
         if self._is_cut(items, ends):
             return
-        limit, pace = _limit(), _Pace(_running().job)
+        limit, pace, monotonic = _limit(), _Pace(_running().job), time.monotonic
+        look = pace.look
         for index, item in enumerate(items.values):
-            now = time.monotonic()
-            if now >= pace.look and pace.ends(now) and index:
-                ends.left = index
-                return
+            now = monotonic()
+            if now >= look:
+                if pace.ends(now) and index:
+                    ends.left = index
+                    return
+                look = pace.look
             if limit is not None:
                 limit.deadline = now + limit.seconds  # a time-out of the station is one of each item
             yield index, item
