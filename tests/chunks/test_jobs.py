@@ -13,7 +13,9 @@ from typer.testing import CliRunner
 from stanchion import JobState, Stanchion
 from stanchion.context import context_of
 from stanchion.copying.transfer import Transfer
+from stanchion.core.chunks import encoding
 from stanchion.core.chunks.chunk import Chunk
+from stanchion.core.chunks.content import Content
 from stanchion.core.chunks.stored import stored
 from stanchion.core.ids import new_id
 from stanchion.django.jobs import listed, story_of
@@ -144,6 +146,78 @@ class TestPeople:
         assert "3 items" in page.text
         found = browser.get("/jobs", params={"queue": QUEUE, "text": "item"})
         assert found.status_code == 200
+
+    def test_the_first_items_and_further_ones_in_the_api(self, app: Stanchion) -> None:
+        job_id = pushed(app, [{"n": n, "password": f"p{n}", "at": [n]} for n in range(130)])
+        client = Client(site_of(app))
+        first = client.get(f"jobs/{job_id}").json()["payload"]
+        assert (first["items"], first["columns"]["n"], first["next"]) == (130, "int64", 20)
+        assert first["shown"][17] == {"item": 17, "value": {"n": 17, "password": "•••", "at": [17]}}
+        assert len(first["shown"]) == 20
+        more = client.asks("getItems", f"jobs/{job_id}/items?from=20")
+        assert ([one["item"] for one in more["shown"]], more["next"]) == ([*range(20, 70)], 70)
+        last = client.asks("getItems", f"jobs/{job_id}/items?from=120")
+        assert ([one["value"]["n"] for one in last["shown"]], last["next"]) == ([*range(120, 130)], None)
+        assert "p120" not in str(last)
+        assert client.asks("getItems", f"jobs/{job_id}/items?from=500")["shown"] == []
+        alone = app.queue(QUEUE).push({"n": 1}).id
+        assert client.get(f"jobs/{alone}/items").status_code == 409
+
+    def test_one_chunk_is_decoded_for_a_request(self, app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
+        finished(app, job_id := pushed(app))
+        decoded: list[bytes] = []
+        decode = encoding.decode
+
+        def counted(body: bytes, size: int) -> Content:
+            decoded.append(body)
+            return decode(body, size)
+
+        monkeypatch.setattr(encoding, "decode", counted)
+        Client(site_of(app)).get(f"jobs/{job_id}")
+        assert len(decoded) == 1
+        Browser(site_of(app)).get(f"/jobs/{job_id}")
+        assert len(decoded) == 2
+        Client(site_of(app)).get("jobs")
+        assert len(decoded) == 2
+
+    def test_items_on_the_page(self, app: Stanchion) -> None:
+        job_id = pushed(app, [{"n": n, "token": f"secret{n}", "html": "<b>"} for n in range(130)])
+        browser = Browser(site_of(app))
+        page = browser.get(f"/jobs/{job_id}").text
+        assert "130 items" in page
+        assert '<dt>19</dt><dd><code class="foreign">{&#34;n&#34;: 19' in page
+        assert "<dt>20</dt>" not in page
+        assert "secret1" not in page
+        assert "<b>&#34;" not in page
+        assert f"/jobs/{job_id}?items=20" in page
+        further = browser.get(f"/jobs/{job_id}?items=20").text
+        assert ("<dt>20</dt>" in further, "<dt>69</dt>" in further, "<dt>70</dt>" in further) == (True, True, False)
+        assert (f"/jobs/{job_id}?items=0" in further, f"/jobs/{job_id}?items=70" in further) == (True, True)
+        for odd in ("x", "-1", "9" * 30, "1000"):
+            assert browser.get(f"/jobs/{job_id}?items={odd}").status_code == 200
+
+    def test_an_act_says_that_it_concerns_all_items(self, app: Stanchion) -> None:
+        job_id = pushed(app)
+        asked = Browser(site_of(app)).get(f"/jobs/{job_id}/cancel").text
+        assert "It carries 3 items, and this concerns all of them" in asked
+        alone = app.queue(QUEUE).push(1).id
+        assert "It carries" not in Browser(site_of(app)).get(f"/jobs/{alone}/cancel").text
+
+    def test_the_first_items_on_the_command_line(self, app: Stanchion, url: str) -> None:
+        job_id = pushed(app, [{"n": n, "password": f"p{n}"} for n in range(30)])
+        run = CliRunner()
+        shown = json.loads(run.invoke(cli, ["--url", url, "show", job_id, "--json"]).stdout)["payload"]
+        assert ([one["item"] for one in shown["shown"]], shown["next"]) == ([*range(20)], 20)
+        assert shown["shown"][3]["value"] == {"n": 3, "password": "•••"}
+        revealed = json.loads(run.invoke(cli, ["--url", url, "show", job_id, "--json", "--reveal"]).stdout)["payload"]
+        assert revealed["shown"][3]["value"] == {"n": 3, "password": "p3"}
+
+    def test_items_without_their_key(self, url: str) -> None:
+        with Stanchion(url, keys=[Fernet.generate_key()]) as app:
+            job_id = pushed(app)
+        with Stanchion(url) as app:
+            assert "no keys" in Browser(site_of(app)).get(f"/jobs/{job_id}").text
+            assert Client(site_of(app)).get(f"jobs/{job_id}/items").status_code == 409
 
     def test_items_are_no_jobs(self, app: Stanchion) -> None:
         job_id = pushed(app)

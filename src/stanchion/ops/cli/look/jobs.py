@@ -46,6 +46,7 @@ from stanchion.ops.cli.look.flows import show_flow
 from stanchion.ops.expiry import EXPIRES, expires_at, has_expired
 from stanchion.ops.job_json import SHOWN, job_json, last_error, moment_of, past_waits_json, readable, run_time
 from stanchion.ops.naming import job_name, job_names
+from stanchion.ops.reads.chunk import hiding, with_items
 from stanchion.ops.reads.lists import page_of
 from stanchion.ops.words import waited
 from stanchion.pipelines.route import FORKED, ROUTE, Stop, route_of
@@ -146,7 +147,8 @@ def show(
     if reveal:
         session.audit("show hidden", job.id, 1)
     hidden = context_of(app).hidden.of(app.store, [job.task]).get(job.task or "")
-    values, awaited = job_json(job, hidden, reveal=reveal), waits_for(context_of(app), job.id)
+    values = with_items(job_json(job, hidden, reveal=reveal), job, hiding(job, hidden, reveal=reveal))
+    awaited = waits_for(context_of(app), job.id)
     over = past_waits(context_of(app), job)
     if session.out.as_json:
         session.out.json({**values, "waits_for": awaited, **past_waits_json(job, over)})

@@ -64,11 +64,11 @@ def strong(text: str) -> Markup:
     return Markup("<b>{}</b>").format(visible(text))
 
 
-def pretty(value: object) -> Markup:
-    """Return a redacted value as indented JSON, ready for a page: text, and marks in place of hidden values."""
+def pretty(value: object, indent: int | None = 2) -> Markup:
+    """Return a redacted value as JSON, ready for a page: text, and marks in place of hidden values."""
     place = secrets.token_hex(8)  # a name that no payload can know
     try:
-        text = json.dumps(value, indent=2, ensure_ascii=False, default=lambda one: _place(one, place))
+        text = json.dumps(value, indent=indent, ensure_ascii=False, default=lambda one: _place(one, place))
     except RecursionError:
         return escape("(nested too deeply to be shown)")
     return Markup(str(escape(visible(cut(text)))).replace(f"&#34;{place}&#34;", str(_MASK)))  # noqa: S704 - escaped

@@ -11,12 +11,13 @@ from stanchion.errors import InvalidInput, JobNotFound
 from stanchion.jobs import lookup
 from stanchion.jobs.job import Job, JobState
 from stanchion.ops.job_json import job_json, past_waits_json
+from stanchion.ops.reads.chunk import MORE, as_json, chunk_of, hiding, items_of, with_items
 from stanchion.ops.reads.filters import CANCELLED, RETRIED, JobFilter
 from stanchion.ops.reads.lists import COUNTED, SEARCH_SECONDS, count, page_of, page_of_error
 from stanchion.ops.web.api.operation import Answer, Call, Operation
 from stanchion.ops.web.api.paging import limit_of, page, scope_of
 from stanchion.ops.web.api.problems import Problem, Wrong
-from stanchion.ops.web.api.schemas.filters import DRY_RUN, FILTER, PAGING
+from stanchion.ops.web.api.schemas.filters import DRY_RUN, FILTER, ITEMS, PAGING
 from stanchion.ops.web.api.shapes import summary_shape
 from stanchion.queues.waiting import past_waits, waits_for
 from stanchion.stores.protocol import Store
@@ -75,6 +76,16 @@ def shown(call: Call) -> Answer:
     return Answer(_detail(call, job_of(call), hidden=True))
 
 
+def items(call: Call) -> Answer:
+    """Answer with some items of a chunk."""
+    job = job_of(call)
+    chunk = chunk_of(job)
+    if chunk is None:
+        raise Problem("conflict", f"job {job.id} carries no chunk whose items could be shown: get the job itself")
+    hide = hiding(job, call.visit.site.hidden_of(job), reveal=False)
+    return Answer(as_json(items_of(chunk, hide, call.query.get("from"), MORE)))
+
+
 def revealed(call: Call) -> Answer:
     """Answer with a job, hidden values too."""
     job = job_of(call)
@@ -86,7 +97,8 @@ def _detail(call: Call, job: Job, *, hidden: bool) -> dict[str, object]:
     site = call.visit.site
     context = context_of(site.app)
     awaited = waits_for(context, job.id) if job.state is JobState.WAITING else None
-    shape = job_json(job, site.hidden_of(job), reveal=not hidden)
+    rule = site.hidden_of(job)
+    shape = with_items(job_json(job, rule, reveal=not hidden), job, hiding(job, rule, reveal=not hidden))
     return {**shape, "waits_for": awaited, **past_waits_json(job, past_waits(context, job))}
 
 
@@ -143,6 +155,8 @@ OPERATIONS = [
     Operation("GET", "/jobs", "listJobs", "jobs", "List jobs by a filter, newest first.", "JobPage", listed,
               query={**FILTER, **PAGING}, problems=("foreign-cursor",)),
     Operation("GET", "/jobs/{id}", "getJob", "jobs", "Show a job.", "JobDetail", shown),
+    Operation("GET", "/jobs/{id}/items", "getItems", "jobs", "Show items of a chunk, by their numbers.", "ChunkItems",
+              items, query=ITEMS, problems=("conflict",)),
     Operation("POST", "/jobs/{id}/reveal", "revealJob", "jobs", "Show a job with its hidden values; audited.",
               "JobDetail", revealed),
     Operation("POST", "/jobs/{id}/retry", "retryJob", "jobs", "Make a dead, cancelled or scheduled job ready now.",

@@ -99,6 +99,14 @@ _JOBS: Final[dict[str, Schema]] = {
         past_waits=several(ref("PastWait"), "Its last waits that are over, oldest first."),
         older_waits=flag("It has waited more often; only the last ten waits are kept."),
     ),
+    "ChunkItems": answer(
+        "Items of a chunk; values of keys such as password are hidden. The payload of a chunk's job has the first 20.",
+        items=whole("The number of all items."),
+        bytes=whole("Their size as they are stored."),
+        columns=maybe(table(text(), "The types of Arrow of their fields; null: they are stored as JSON.")),
+        shown=several(answer("An item.", item=whole("Its number."), value=anything("The item."))),
+        next=maybe(whole("Send it as `from` to get the items after these; null: there are none.")),
+    ),
     "PastWait": answer(
         "A wait that is over, or a pause of its queue while it was there.",
         kind=choice(WAIT_KINDS),

@@ -29,6 +29,10 @@ PAGING: Final[dict[str, Schema]] = {
     "after": text("The cursor `next` of the page before.", maxLength=4096),
 }
 
+ITEMS: Final[dict[str, Schema]] = {
+    "from": whole("The number of the first of up to 50 items; by default the first one there is."),
+}
+
 DRY_RUN: Final[dict[str, Schema]] = {"dry_run": flag("Only say what would be done.")}
 
 FILTERS: Final[dict[str, Schema]] = {"JobFilter": body("Which jobs; each field given must hold.", **FILTER)}

@@ -19,6 +19,7 @@ from stanchion.jobs.job import Job, JobState
 from stanchion.ops.expiry import EXPIRES, expiry_of
 from stanchion.ops.job_json import SHOWN, last_error, readable, shown
 from stanchion.ops.naming import job_name
+from stanchion.ops.reads.chunk import FIRST, MORE, Hide, Items, chunk_of, items_of
 from stanchion.ops.reads.filters import CANCELLED, RETRIED
 from stanchion.ops.web.acts.moves import move
 from stanchion.ops.web.show.foreign import HIDDEN, pretty
@@ -26,6 +27,7 @@ from stanchion.ops.web.show.life import life
 from stanchion.ops.web.show.present import sentence
 from stanchion.ops.web.show.story import steps
 from stanchion.ops.web.visit import Visit
+from stanchion.ops.words import number
 from stanchion.queues.waiting import past_waits, waits_for
 from stanchion.stores.fields.jobs import DEATH, Kind
 
@@ -59,7 +61,7 @@ def ask(visit: Visit) -> Response:
         act.capitalize(),
         f"/jobs/{job.id}/{act}",
         f"/jobs/{job.id}",
-        effects=[_goes_back(job) if act == "retry" and job.died_in else _EFFECTS[act]],
+        effects=[_goes_back(job) if act == "retry" and job.died_in else _EFFECTS[act], *_of_items(job)],
         value="" if act == "move" else None,
         value_label="To which queue?",
         command="" if act == "move" else f"stanchion {act} {job.id}",
@@ -115,6 +117,14 @@ def _goes_back(job: Job) -> str:
     return f"It becomes ready in {job.died_in} immediately, under the same id, with its attempts reset to 0."
 
 
+def _of_items(job: Job) -> list[str]:
+    """Return what to know before an act on a chunk."""
+    if not job.items:
+        return []
+    split = f"stanchion pipeline split MODULE:PIPELINE {job.id} ITEM"
+    return [f"It carries {number(job.items)} items, and this concerns all of them. To take some out first: {split}"]
+
+
 def _acts(job: Job) -> list[str]:
     """Return what may be done with the job, the likeliest first."""
     found = ["retry"] if job.state in RETRIED else []
@@ -141,12 +151,30 @@ def _page(visit: Visit, job: Job, *, hidden: bool) -> Response:
         pieces=pieces,
         waited=bool(over),
         payload=_shown(job, "payload", redaction.call if hidden else None),
+        chunk=_items(visit, job, redaction.call if hidden else _as_it_is),
         result=_shown(job, "result", redaction.value if hidden else None) if job.state is JobState.DONE else None,
         headers=_shown(job, "headers", redaction.value if hidden else None) if job.headers else None,
         hidden=hidden,
         facts=_facts(job),
         acts=_acts(job) if visit.session.caller.operates else [],
     )
+
+
+def _as_it_is(value: object) -> object:
+    return value
+
+
+def _items(visit: Visit, job: Job, hide: Hide) -> Items | None:
+    """Return items of a chunk, from the one that was asked for on; None if there is none to read."""
+    if (chunk := chunk_of(job)) is None:
+        return None
+    asked = visit.asked("items")
+    since = int(asked) if asked.isascii() and asked.isdecimal() and len(asked) < _PLACE_DIGITS else None
+    try:
+        found = items_of(chunk, hide, since, FIRST if since is None else MORE)
+    except StanchionError:
+        return None
+    return found._replace(items=[(place, pretty(value, None)) for place, value in found.items])
 
 
 def _shown(job: Job, name: str, hide: Callable[[object], object] | None) -> Markup:
@@ -194,6 +222,7 @@ _TEXTS: Final[dict[str, Callable[[Job], str]]] = {
     "limits": lambda job: ", ".join(job.limits),
     EXPIRES: expiry_of,
 }
+_PLACE_DIGITS: Final = 10
 _LABELS: Final = {"timeout": "Time-out", "limits": "Semaphores", "origin": "Copy of"}
 _LINKS: Final = {"queue": "queue", "task": "task", "flow": "flow", "origin": "job"}
 _FIRST: Final = ("queue", "task", "priority", "tenant", "attempts", "timeout")
