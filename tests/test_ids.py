@@ -38,3 +38,22 @@ def test_above_the_last_one_when_the_clock_goes_back(monkeypatch: pytest.MonkeyP
 
 def test_none() -> None:
     assert ids.new_ids(0) == []
+
+
+def test_the_room_of_an_id_is_for_the_ids_of_parts_in_order() -> None:
+    whole, behind = ids.new_id_with_room(), ids.new_id_with_room()
+    parts = [ids.id_within(whole, place) for place in (0, 1, 5, 10_000, ids.PLACES - 1, ids.PLACES + 5)]
+    of_parts = [ids.id_within(part, place) for part, place in zip(parts[:4], (0, 3, 7, 10_002), strict=True)]
+    found = sorted([whole, behind, ids.new_id(), *parts, *of_parts])
+    assert found[:11] == [whole, parts[0], of_parts[0], parts[1], of_parts[1], parts[2], of_parts[2], *found[7:11]]
+    assert found[7:9] == [parts[3], of_parts[3]]
+    assert found[11] == behind
+    assert all(ids.ID.fullmatch(one) for one in found)
+
+
+def test_no_id_of_a_room_returns() -> None:
+    found = [ids.new_id_with_room()]
+    for _ in range(1000):
+        found.append(ids.id_within(found[-1], 0))
+    assert found == sorted(set(found))
+    assert ids.id_within(found[0], 7) != ids.id_within(found[0], 7)

@@ -61,7 +61,14 @@ EACH_SCRIPT = frozenset(
         *("TestOneWins", "TestPushSignal", "TestWaitingForASlot", "TestRepeatedClaimsById"),
         *("TestPastWaits", "TestSeveralPastWaits", "TestWaitsGoWithTheJob", "TestExpiryOfJobs"),
         *("TestHistoryByOutcome", "TestHistoryMax"),
-        *("TestChunkContents", "TestPartsOfChunks", "TestItemsAreCounted", "TestItemsByState", "TestPassingQueues"),
+        *(
+            "TestChunkContents",
+            "TestPartsOfChunks",
+            "TestOrderOfParts",
+            "TestItemsAreCounted",
+            "TestItemsByState",
+            "TestPassingQueues",
+        ),
     )
 )
 """Each script of the Redis store, and what crosses its slots; each statement of other stores, with `OF_DATABASES`."""
@@ -101,7 +108,7 @@ THROUGH_A_MANAGER = frozenset(
     (
         *("TestPush", "TestUniqueKeys", "TestReserve", "TestFencing", "TestRepeats", "TestOtherQueue", "TestRecovery"),
         *("TestHeartbeat", "TestPublishing", "TestConditions", "TestThereAndBack", "TestOpeningAFlow", "TestGroup"),
-        *("TestContinuing", "TestLaneDepths", "TestValues", "TestRetry", "TestDelete"),
+        *("TestContinuing", "TestLaneDepths", "TestValues", "TestRetry", "TestDelete", "TestOrderOfParts"),
         *(
             "TestListener",
             "TestPushSignal",

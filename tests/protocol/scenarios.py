@@ -35,7 +35,7 @@ from tests.protocol.actors import (
 )
 from tests.protocol.explorer import Scenario
 from tests.protocol.fake import Fake
-from tests.protocol.world import World
+from tests.protocol.world import START, World
 
 Prepare = Callable[[Fake], object]
 
@@ -112,6 +112,11 @@ def tail_call(lease: Lease) -> Continue:
     node = FlowNode("T", "P")
     rest = member("inner", "T", 0)
     return Continue(lease, member("1", "N", 0, **waits_at(node_slot("T"))), (node,), (rest,))
+
+
+def rest_in_line(lease: Lease) -> Commit:
+    """Return the outcome of the job 1 that is divided: its rest comes before the job 3 of the same order key."""
+    return Commit(lease, jobs=(keyed("2", enqueued_at=START),))
 
 
 WORK = (claim(), commit)
@@ -247,6 +252,17 @@ ORDER = {
     "head of line and slots": Scenario(
         reserved(keyed("1", "a"), keyed("2", "a"), job("3", "a")),
         {"A": (holding("1"), commit), "B": (claim(),), "C": (claim(),)},
+    ),
+    "the first is divided": Scenario(
+        reserved(keyed("1"), keyed("3")), {"A": (holding("1"), settle(rest_in_line)), "B": (claim(),)}, crashes=2
+    ),
+    "the first is divided, beside outbox recovery": Scenario(
+        reserved(keyed("1"), keyed("3"), then=parked),
+        {"A": (holding("1"), settle(rest_in_line)), "B": (claim(2),), "C": RECOVERY},
+    ),
+    "the first is divided, beside a claimer and outbox recovery": Scenario(
+        reserved(keyed("1"), keyed("3")),
+        {"A": (holding("1"), settle(rest_in_line)), "B": (claim(),), "C": RECOVERY},
     ),
     "driven again": Scenario(
         reserved(keyed("1"), keyed("2"), then=parked),

@@ -167,9 +167,34 @@ class FreesWhatIsOverdue(Fake):
     """Recovers, and frees the slots of old entries, also those that are held by rights again."""
 
     class Slots(slots.Slots):
-        def free_forfeited(self, holds: Sequence[Hold]) -> dict[str, Seen]:
+        def _free_forfeited(self, holds: Sequence[Hold], _freed: object) -> dict[str, Seen]:
             self.free(holds)
             return {}
+
+
+class TrustsTheHeadThatItRead(Fake):
+    """Takes an order key, and does not ask once more who is the head of the line."""
+
+    class Slots(slots.Slots):
+        def _confirmed(self, _holds: Sequence[Hold], taken: Sequence[bool]) -> list[bool]:
+            return list(taken)
+
+
+class FreesBeforeThePartsAreStored(Fake):
+    """Recovers, and frees the order key of a job whose parts are not stored yet."""
+
+    class Slots(slots.Slots):
+        def _settled(self, holds: Sequence[Hold]) -> list[Hold]:
+            return list(holds)
+
+
+class GrantsTheKeyBehindTheHead(Fake):
+    """Recovers, and records an order key in a waiter that had taken it too early."""
+
+    class Slots(slots.Slots):
+        def check(self, holds: Sequence[Hold]) -> None:
+            with mock.patch.object(self, "_confirmed", lambda _holds, taken: taken):
+                super().check(holds)
 
 
 MUTANTS: dict[type[Fake], tuple[str, str]] = {
@@ -188,6 +213,12 @@ MUTANTS: dict[type[Fake], tuple[str, str]] = {
     ChecksNoSlots: ("a grant and a cancel", "without a right"),
     ChecksNoLines: ("a claimer and a release", "a slot of a is free"),
     FreesTheKeyOfTheNextLife: ("driven again after outbox recovery", "1 runs without k"),
+    TrustsTheHeadThatItRead: ("the first is divided", "3 runs before it is head of line"),
+    FreesBeforeThePartsAreStored: (
+        "the first is divided, beside outbox recovery",
+        "3 runs before it is head of line",
+    ),
+    GrantsTheKeyBehindTheHead: ("the first is divided", "3 runs before it is head of line"),
     FreesWhatIsOverdue: ("driven again, head of line", ""),
 }
 

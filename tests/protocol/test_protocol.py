@@ -12,6 +12,7 @@ LARGE = (
     *("head of line after the first", "head of line and slots", "driven again, head of line", "a lost lease"),
     *("the first is lost", "a rate"),
     "both driven again while their end is seen to",
+    *("the first is divided, beside outbox recovery", "the first is divided, beside a claimer and outbox recovery"),
     *("a fan-out beside outbox recovery", "a failure beside outbox recovery", "outbox recovery beside work"),
     *("two claimers and a release", "two outbox recoveries"),
 )

@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from hashlib import sha256
+from typing import Final
 
 ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """The form of all ids of jobs."""
@@ -50,6 +51,34 @@ def new_id() -> str:
     """Return one id."""
     number = _first_of(1)
     return f"{_head(number >> 48)}{number & _LAST_GROUP:012x}"
+
+
+_ROOM_BITS, _TURN_BITS = 64, 40
+PLACES: Final = 1 << _ROOM_BITS - _TURN_BITS
+"""Places in the room of an id."""
+
+
+def new_id_with_room() -> str:
+    """Return one id, behind which there is room for the ids of parts: see `id_within`."""
+    first = _first_of(2 << _ROOM_BITS)
+    return _text(-(-first >> _ROOM_BITS) << _ROOM_BITS)
+
+
+def id_within(one: str, place: int) -> str:
+    """Return a new id for a part of a job that has an id with room, or itself one within that room.
+
+    `place`: of the first item of the part among all that were pushed together. Ids within a room are in the order of
+    their places. Of parts with the same place only one may exist at a time, and come from the one before.
+    """
+    number = int(one.replace("-", ""), 16)
+    number = (number >> 80 << _RANDOM_BITS) | (number >> 64 & 0xFFF) << 62 | number & (1 << 62) - 1
+    room, turn = number >> _ROOM_BITS << _ROOM_BITS, number & (1 << _TURN_BITS) - 1
+    place = min(place, PLACES - 1)
+    if number >> _TURN_BITS == (room >> _TURN_BITS) + place:
+        turn += 1  # never one that its line has had: a job with a known id is not stored again
+    else:
+        turn = int.from_bytes(os.urandom(4))
+    return _text(room | place << _TURN_BITS | turn)
 
 
 def id_named(name: str, moment: int) -> str:

@@ -17,7 +17,7 @@ separate hold token.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 from typing import Protocol
 
@@ -77,11 +77,26 @@ class Slots:
         heads = [first.get(row.id) for row, _ in wanted]
         entitlements = [head is None or head.row.id == row.id for (row, _), head in zip(wanted, heads, strict=True)]
         holds = [hold_of(row, slot) for (row, slot), entitled in zip(wanted, entitlements, strict=True) if entitled]
-        taken = iter(self.rows.take_each(holds))
+        got = self.rows.take_each(holds)
+        taken = iter(self._confirmed(holds, got) if keyed else got)
         return [
             (Taking.TAKEN if next(taken) else Taking.FULL) if entitled else _behind(row, head)
             for (row, _), head, entitled in zip(wanted, heads, entitlements, strict=True)
         ]
+
+    def _confirmed(self, holds: Sequence[Hold], taken: Sequence[bool]) -> list[bool]:
+        """Give back the order keys of jobs that are not the head of line any more; return which slots remain taken.
+
+        After the head was read, its chunk may have been divided: the parts, which come first, were stored before the
+        key was freed.
+        """
+        of_keys = [hold for hold, got in zip(holds, taken, strict=True) if got and hold.slot.kind == ORDER]
+        if not of_keys:
+            return list(taken)
+        heads = self.rows.first_live_each([(hold.slot.queue, hold.slot.name) for hold in of_keys])
+        behind = [hold for hold, head in zip(of_keys, heads, strict=True) if head and head.row.id != hold.job]
+        self.free(behind)
+        return [got and hold not in behind for hold, got in zip(holds, taken, strict=True)]
 
     def free(self, holds: Sequence[Hold]) -> None:
         """Free slots, and grant them to waiters."""
@@ -95,7 +110,7 @@ class Slots:
         while left:
             firsts = [(slot, first) for slot, first in zip(left, self.next_at(left), strict=True) if first is not None]
             holds = [hold_of(first.row, slot) for slot, first in firsts]
-            given = zip(firsts, holds, self.rows.take_each(holds), strict=True)
+            given = zip(firsts, holds, self._confirmed(holds, self.rows.take_each(holds)), strict=True)
             granted = [(first, hold) for (_, first), hold, taken in given if taken]
             self.give_each(granted)
             left = [hold.slot for _, hold in granted]
@@ -149,19 +164,33 @@ class Slots:
     def check(self, holds: Sequence[Hold]) -> None:
         """Free slots held without entitlement, and record those held in the jobs that still wait for them."""
         # The slots were read first: a job that took one since is read with its present entitlement.
-        seen = self.free_forfeited(holds)
+        seen = self._free_forfeited(holds, self._settled)
         found = [(seen[hold.job], hold) for hold in holds if hold.job in seen]
         waiting = [(one, hold) for one, hold in found if one.row.waits_for == hold.slot and hold in holds_of(one.row)]
-        self.give_each(waiting)
+        held = [hold for _, hold in waiting]
+        entitled = self._confirmed(held, [True] * len(held))
+        self.give_each([one for one, still in zip(waiting, entitled, strict=True) if still])
 
     def free_forfeited(self, holds: Sequence[Hold]) -> dict[str, Seen]:
         """Free the slots that their job is not entitled to; return the jobs as they were then.
 
         Outbox recovery also checks this, because a claim may reserve a deferred job again under the same token.
         """
+        return self._free_forfeited(holds, list)
+
+    def _free_forfeited(
+        self, holds: Sequence[Hold], freed: Callable[[Sequence[Hold]], Sequence[Hold]]
+    ) -> dict[str, Seen]:
         seen = self.jobs.read([hold.job for hold in holds])[1] if holds else {}
-        self.free([one for one in holds if (job := seen.get(one.job)) is None or one not in holds_of(job.row)])
+        self.free(freed([one for one in holds if (job := seen.get(one.job)) is None or one not in holds_of(job.row)]))
         return seen
+
+    def _settled(self, holds: Sequence[Hold]) -> list[Hold]:
+        """Leave out order keys of jobs with an outbox entry, which stores parts in line before it frees the key."""
+        if not any(hold.slot.kind == ORDER for hold in holds):
+            return list(holds)
+        waiting = {entry.job for entry in self.jobs.entries(self.jobs.now() + 1)}
+        return [hold for hold in holds if hold.slot.kind != ORDER or hold.job not in waiting]
 
 
 def _behind(row: JobRow, head: Seen | None) -> Taking:

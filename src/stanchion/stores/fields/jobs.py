@@ -205,7 +205,7 @@ DEATH: Final = ("dead_from", "dead_at", "dead_attempts")
 BY_RULE: Final = ("state", "rank", "run_at", "enqueued_at", "waits_since")
 """Fields of a new job that `rules.lifecycle.jobs.created` decides, in its order."""
 _OF_A_FLOW: Final = ("flow_", "waits_")
-OF_PARTS: Final = ("attempts", "errors", "dead_from")
+OF_PARTS: Final = ("attempts", "errors", "dead_from", "enqueued_at")
 """Fields of a new job that only parts of chunks bring."""
 CHOSEN: Final = tuple(
     name

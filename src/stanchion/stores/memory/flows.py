@@ -39,10 +39,12 @@ class Flows:
 
     # -- steps of jobs
 
-    def apply(self, before: JobRow, step: Transition) -> JobRow:
-        """Count and apply a step of a job; return the job as it is now."""
+    def apply(self, before: JobRow, step: Transition, jobs: Sequence[NewJob] = ()) -> JobRow:
+        """Count and apply a step of a job, with the jobs that are stored by it; return the job as it is now."""
         self._jobs.count(step.tallies(before))
-        self.change(before, step.row, step.counted)
+        self._jobs.replace(before, step.row, step.counted)
+        self._pushes.store(jobs)  # before its slots are passed on: a part comes before those behind its chunk
+        self.follow(before, step.row, step.counted)
         return step.row
 
     def change(self, before: JobRow, after: JobRow, counted: str | None = None) -> None:

@@ -35,11 +35,11 @@ class Outcomes:
         step = outcome_rules.settled(row, outcome, self._jobs.settings(outcome_rules.ends_in(outcome)), now)
         if isinstance(outcome, Continue):
             self._pushes.refuse_duplicates(outcome.jobs)
-        self._flows.apply(row, step)
+        done = step.row.state == JobState.DONE
+        self._flows.apply(row, step, outcome_rules.fanned_out(outcome) if done else ())
         if isinstance(outcome, Continue) and not step.final:  # the node it waits for may be done already
             self._flows.open(OpenFlow(outcome.nodes, outcome.jobs))
-        if step.row.state == JobState.DONE:
-            self._pushes.store(outcome_rules.fanned_out(outcome))
+        if done:
             self._tables.add(outcome_rules.rows_with(outcome))
         return step.state(now)
 

@@ -25,9 +25,9 @@ from stanchion.stores.sql.rows.transactions import Transactions
 
 # Called by built-ins over all jobs: cheaper per job than a comprehension.
 _ID, QUEUE_OF, KEY_OF, LANE_OF, PAYLOAD_OF = map(attrgetter, ("id", "queue", "key", "lane", "payload"))
-PART_OF = attrgetter("attempts", "dead_from")
+PART_OF = attrgetter("attempts", "dead_from", "enqueued_at")
 NO_KEYS = {None}
-NO_PARTS = {(0, None)}
+NO_PARTS = {(0, None, None)}
 NO_LANES = {UNLANED}
 
 _REQUIRED = object()
@@ -200,6 +200,7 @@ def pushes_of_parts(before: str = "", **terms: str) -> Pushing:
         payload=f"coalesce(payload, {content('content')})",
         items="items",
         failures="coalesce(failures, 0)",
+        enqueued_at=f"coalesce(enqueued_at, {NOW})",
         dead_at=f"CASE WHEN dead_from IS NOT NULL THEN {NOW} END",
         dead_attempts="dead_attempts",
         **terms,

@@ -52,7 +52,8 @@ class NewJob(NamedTuple):
 
     A job with `waits_kind`, `waits_queue`, `waits_name`, a slot, is stored as waiting until that slot opens. The fields
     of its position in a flow: see `rules.flows.FlowPosition`. `trail`: of the job that it was split from. `attempts`,
-    `errors` and `dead_from`, the queue where it died: of a part of a chunk whose items have failed.
+    `errors` and `dead_from`, the queue where it died: of a part of a chunk whose items have failed. `enqueued_at`: of a
+    part that keeps the place of its chunk among the jobs of its order key; None: the store's now.
     """
 
     id: str
@@ -86,6 +87,7 @@ class NewJob(NamedTuple):
     dead_from: str | None = None
     key_ttl: float | None = None
     """Seconds for which a finished job still holds the key against this one."""
+    enqueued_at: int | None = None
 
     @property
     def waits_for(self) -> Slot | None:

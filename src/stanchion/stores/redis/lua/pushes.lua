@@ -45,9 +45,9 @@ local function holder_of(key, id, ttl)
     return redis.call('HGET', P .. 'keys', key) or coming[key] or finished_holder(key, id, ttl) or id
 end
 
-local function list_expiring(id, expires)
+local function list_expiring(id, since, expires)
     if expires ~= '' then
-        redis.call('ZADD', P .. 'overdue', whole(tonumber(enqueued_at) + tonumber(expires)), id)
+        redis.call('ZADD', P .. 'overdue', whole(tonumber(since) + tonumber(expires)), id)
     end
 end
 
@@ -85,7 +85,7 @@ for number, job in ipairs(given) do
         local state, content = string.match(rest, STATE_AND_REST)
         local made = fields(state)
         store(P, id, state, made, content)
-        list_expiring(id, expires)
+        list_expiring(id, made[ENQUEUED_AT], expires)
         stored[id] = state
         pushed = pushed + items_of(made[ITEMS])
     else
@@ -108,7 +108,7 @@ for number, job in ipairs(given) do
         live[#live + 1] = state
         body[#body + 1] = id
         body[#body + 1] = rest
-        list_expiring(id, expires)
+        list_expiring(id, enqueued_at, expires)
         if slot == '' then
             local list = list_of(lane, priority)
             if not lists[list] then

@@ -71,14 +71,16 @@ def created(job: NewJob, now: int) -> JobRow:
     waits = job.waits_kind is not None
     by_rule = JobState.WAITING.value if waits else QUEUED, job.priority, due_at(job, now), now, now if waits else None
     row = _new(JobRow, _as_created((*job, *by_rule, *_NONE_YET)))
-    if job.attempts or job.dead_from is not None or isinstance(job.payload, bytes):  # `is_part`, without its call
-        return _part(row, now)
+    # `is_part`, without its call
+    if job.attempts or job.dead_from is not None or job.enqueued_at is not None or isinstance(job.payload, bytes):
+        return _part(row if job.enqueued_at is None else row._replace(enqueued_at=job.enqueued_at), now)
     return row
 
 
 def is_part(job: NewJob) -> bool:
-    """Return True if a new job carries a chunk, or comes from one with the failures of its items."""
-    return isinstance(job.payload, bytes) or bool(job.attempts) or job.dead_from is not None
+    """Return True if a new job carries a chunk, or comes from one with its place or the failures of its items."""
+    given = job.dead_from is not None or job.enqueued_at is not None
+    return isinstance(job.payload, bytes) or bool(job.attempts) or given
 
 
 def _part(row: JobRow, now: int) -> JobRow:

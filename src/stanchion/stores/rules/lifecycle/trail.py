@@ -177,6 +177,11 @@ def cut_trail(row: JobRow, *, left: bool = False) -> str:
     return _text(_bounded([*stops, here]))
 
 
+def arrived(trail: str, queue: str, now: int) -> str:
+    """Return the trail of a part that comes to a queue now, though it counts as enqueued with its chunk."""
+    return _text(_bounded([*(Stop(*stop) for stop in json.loads(trail)), Stop(logical_name(queue), now)]))
+
+
 def payload_at(row: JobRow, queue: str) -> Content | None:
     """Return a job's payload on arrival in a queue, since it was pushed or split; None if unknown.
 

@@ -110,6 +110,7 @@ def _is_apart(staged: Table) -> AnyElement:
         one.key.is_not(None),
         one.attempts > 0,
         one.dead_from.is_not(None),
+        one.enqueued_at.is_not(None),
         func.substr(one.payload, 1, 1) == literal_column(f"'{MARK}'"),
     )
 

@@ -256,6 +256,7 @@ CREATE TABLE stanchion_stage (
 	errors TEXT, 
 	dead_from VARCHAR(200), 
 	key_ttl FLOAT, 
+	enqueued_at BIGINT, 
 	PRIMARY KEY (write, attempt, id)
 )
  WITHOUT ROWID;

@@ -53,7 +53,7 @@ REDRIVEN_RUNNING: Redriven
 REDRIVEN_KEY_TAKEN: Redriven
 
 class NewJob(_message.Message):
-    __slots__ = ("id", "queue", "payload", "task", "priority", "run_at", "delay_us", "headers", "tenant", "key", "on_duplicate", "order_key", "limits", "flow_root", "flow_node", "flow_index", "flow_after", "origin", "max_attempts", "timeout_us", "lane", "waits_kind", "waits_queue", "waits_name", "trail", "key_ttl_us", "expires_us", "payload_chunk", "attempts", "errors", "dead_from")
+    __slots__ = ("id", "queue", "payload", "task", "priority", "run_at", "delay_us", "headers", "tenant", "key", "on_duplicate", "order_key", "limits", "flow_root", "flow_node", "flow_index", "flow_after", "origin", "max_attempts", "timeout_us", "lane", "waits_kind", "waits_queue", "waits_name", "trail", "key_ttl_us", "expires_us", "payload_chunk", "attempts", "errors", "dead_from", "enqueued_at")
     ID_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
@@ -85,6 +85,7 @@ class NewJob(_message.Message):
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     ERRORS_FIELD_NUMBER: _ClassVar[int]
     DEAD_FROM_FIELD_NUMBER: _ClassVar[int]
+    ENQUEUED_AT_FIELD_NUMBER: _ClassVar[int]
     id: str
     queue: str
     payload: str
@@ -116,7 +117,8 @@ class NewJob(_message.Message):
     attempts: int
     errors: str
     dead_from: str
-    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., payload: _Optional[str] = ..., task: _Optional[str] = ..., priority: _Optional[int] = ..., run_at: _Optional[int] = ..., delay_us: _Optional[int] = ..., headers: _Optional[str] = ..., tenant: _Optional[str] = ..., key: _Optional[str] = ..., on_duplicate: _Optional[str] = ..., order_key: _Optional[str] = ..., limits: _Optional[str] = ..., flow_root: _Optional[str] = ..., flow_node: _Optional[str] = ..., flow_index: _Optional[int] = ..., flow_after: _Optional[str] = ..., origin: _Optional[str] = ..., max_attempts: _Optional[int] = ..., timeout_us: _Optional[int] = ..., lane: _Optional[int] = ..., waits_kind: _Optional[str] = ..., waits_queue: _Optional[str] = ..., waits_name: _Optional[str] = ..., trail: _Optional[str] = ..., key_ttl_us: _Optional[int] = ..., expires_us: _Optional[int] = ..., payload_chunk: _Optional[bytes] = ..., attempts: _Optional[int] = ..., errors: _Optional[str] = ..., dead_from: _Optional[str] = ...) -> None: ...
+    enqueued_at: int
+    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., payload: _Optional[str] = ..., task: _Optional[str] = ..., priority: _Optional[int] = ..., run_at: _Optional[int] = ..., delay_us: _Optional[int] = ..., headers: _Optional[str] = ..., tenant: _Optional[str] = ..., key: _Optional[str] = ..., on_duplicate: _Optional[str] = ..., order_key: _Optional[str] = ..., limits: _Optional[str] = ..., flow_root: _Optional[str] = ..., flow_node: _Optional[str] = ..., flow_index: _Optional[int] = ..., flow_after: _Optional[str] = ..., origin: _Optional[str] = ..., max_attempts: _Optional[int] = ..., timeout_us: _Optional[int] = ..., lane: _Optional[int] = ..., waits_kind: _Optional[str] = ..., waits_queue: _Optional[str] = ..., waits_name: _Optional[str] = ..., trail: _Optional[str] = ..., key_ttl_us: _Optional[int] = ..., expires_us: _Optional[int] = ..., payload_chunk: _Optional[bytes] = ..., attempts: _Optional[int] = ..., errors: _Optional[str] = ..., dead_from: _Optional[str] = ..., enqueued_at: _Optional[int] = ...) -> None: ...
 
 class Pushed(_message.Message):
     __slots__ = ("id", "run_at", "enqueued_at", "duplicate", "token")
@@ -130,7 +132,7 @@ class Pushed(_message.Message):
     enqueued_at: int
     duplicate: bool
     token: str
-    def __init__(self, id: _Optional[str] = ..., run_at: _Optional[int] = ..., enqueued_at: _Optional[int] = ..., duplicate: bool = ..., token: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., run_at: _Optional[int] = ..., enqueued_at: _Optional[int] = ..., duplicate: _Optional[bool] = ..., token: _Optional[str] = ...) -> None: ...
 
 class JobRef(_message.Message):
     __slots__ = ("id", "finished_at")
@@ -262,7 +264,7 @@ class Job(_message.Message):
     kept_payloads: str
     epoch: int
     slice: int
-    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., payload: _Optional[str] = ..., lane: _Optional[int] = ..., state: _Optional[str] = ..., priority: _Optional[int] = ..., rank: _Optional[int] = ..., run_at: _Optional[int] = ..., enqueued_at: _Optional[int] = ..., token: _Optional[str] = ..., attempts: _Optional[int] = ..., task: _Optional[str] = ..., headers: _Optional[str] = ..., worker: _Optional[str] = ..., started_at: _Optional[int] = ..., tenant: _Optional[str] = ..., key: _Optional[str] = ..., order_key: _Optional[str] = ..., limits: _Optional[str] = ..., flow_root: _Optional[str] = ..., flow_node: _Optional[str] = ..., flow_index: _Optional[int] = ..., flow_after: _Optional[str] = ..., origin: _Optional[str] = ..., failures: _Optional[int] = ..., max_attempts: _Optional[int] = ..., timeout_us: _Optional[int] = ..., errors: _Optional[str] = ..., progress: _Optional[float] = ..., lease_until: _Optional[int] = ..., cancel_requested: bool = ..., slots_held: _Optional[int] = ..., order_hold: _Optional[str] = ..., slots_hold: _Optional[str] = ..., waits_kind: _Optional[str] = ..., waits_queue: _Optional[str] = ..., waits_name: _Optional[str] = ..., waits_since: _Optional[int] = ..., arrival_payload: _Optional[str] = ..., trail: _Optional[str] = ..., entry_payload: _Optional[str] = ..., finished_at: _Optional[int] = ..., result: _Optional[str] = ..., past_waits: _Optional[str] = ..., lost_leases: _Optional[int] = ..., lost_in_all: _Optional[int] = ..., delivery: _Optional[str] = ..., promised: _Optional[int] = ..., dead_from: _Optional[str] = ..., dead_at: _Optional[int] = ..., dead_attempts: _Optional[int] = ..., expires_us: _Optional[int] = ..., items: _Optional[int] = ..., payload_chunk: _Optional[bytes] = ..., arrival_payload_chunk: _Optional[bytes] = ..., entry_payload_chunk: _Optional[bytes] = ..., result_chunk: _Optional[bytes] = ..., kept_payloads: _Optional[str] = ..., epoch: _Optional[int] = ..., slice: _Optional[int] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., queue: _Optional[str] = ..., payload: _Optional[str] = ..., lane: _Optional[int] = ..., state: _Optional[str] = ..., priority: _Optional[int] = ..., rank: _Optional[int] = ..., run_at: _Optional[int] = ..., enqueued_at: _Optional[int] = ..., token: _Optional[str] = ..., attempts: _Optional[int] = ..., task: _Optional[str] = ..., headers: _Optional[str] = ..., worker: _Optional[str] = ..., started_at: _Optional[int] = ..., tenant: _Optional[str] = ..., key: _Optional[str] = ..., order_key: _Optional[str] = ..., limits: _Optional[str] = ..., flow_root: _Optional[str] = ..., flow_node: _Optional[str] = ..., flow_index: _Optional[int] = ..., flow_after: _Optional[str] = ..., origin: _Optional[str] = ..., failures: _Optional[int] = ..., max_attempts: _Optional[int] = ..., timeout_us: _Optional[int] = ..., errors: _Optional[str] = ..., progress: _Optional[float] = ..., lease_until: _Optional[int] = ..., cancel_requested: _Optional[bool] = ..., slots_held: _Optional[int] = ..., order_hold: _Optional[str] = ..., slots_hold: _Optional[str] = ..., waits_kind: _Optional[str] = ..., waits_queue: _Optional[str] = ..., waits_name: _Optional[str] = ..., waits_since: _Optional[int] = ..., arrival_payload: _Optional[str] = ..., trail: _Optional[str] = ..., entry_payload: _Optional[str] = ..., finished_at: _Optional[int] = ..., result: _Optional[str] = ..., past_waits: _Optional[str] = ..., lost_leases: _Optional[int] = ..., lost_in_all: _Optional[int] = ..., delivery: _Optional[str] = ..., promised: _Optional[int] = ..., dead_from: _Optional[str] = ..., dead_at: _Optional[int] = ..., dead_attempts: _Optional[int] = ..., expires_us: _Optional[int] = ..., items: _Optional[int] = ..., payload_chunk: _Optional[bytes] = ..., arrival_payload_chunk: _Optional[bytes] = ..., entry_payload_chunk: _Optional[bytes] = ..., result_chunk: _Optional[bytes] = ..., kept_payloads: _Optional[str] = ..., epoch: _Optional[int] = ..., slice: _Optional[int] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("id", "token", "queue")
@@ -296,7 +298,7 @@ class PushRequest(_message.Message):
     repeat: bool
     claim: Claim
     wait_us: int
-    def __init__(self, seq: _Optional[int] = ..., jobs: _Optional[_Iterable[_Union[NewJob, _Mapping]]] = ..., repeat: bool = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., wait_us: _Optional[int] = ...) -> None: ...
+    def __init__(self, seq: _Optional[int] = ..., jobs: _Optional[_Iterable[_Union[NewJob, _Mapping]]] = ..., repeat: _Optional[bool] = ..., claim: _Optional[_Union[Claim, _Mapping]] = ..., wait_us: _Optional[int] = ...) -> None: ...
 
 class PushReply(_message.Message):
     __slots__ = ("seq", "pushed", "error")
@@ -354,7 +356,7 @@ class Claim(_message.Message):
     ids: _containers.RepeatedCompositeFieldContainer[Assignment]
     not_after: int
     delivery: str
-    def __init__(self, queue: _Optional[str] = ..., limit: _Optional[int] = ..., token: _Optional[str] = ..., worker: _Optional[str] = ..., lease_us: _Optional[int] = ..., repeat: bool = ..., lanes: _Optional[_Union[Lanes, _Mapping]] = ..., full: _Optional[_Iterable[_Union[Slot, _Mapping]]] = ..., rows: bool = ..., holder: _Optional[str] = ..., min_rank: _Optional[int] = ..., ids: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., not_after: _Optional[int] = ..., delivery: _Optional[str] = ...) -> None: ...
+    def __init__(self, queue: _Optional[str] = ..., limit: _Optional[int] = ..., token: _Optional[str] = ..., worker: _Optional[str] = ..., lease_us: _Optional[int] = ..., repeat: _Optional[bool] = ..., lanes: _Optional[_Union[Lanes, _Mapping]] = ..., full: _Optional[_Iterable[_Union[Slot, _Mapping]]] = ..., rows: _Optional[bool] = ..., holder: _Optional[str] = ..., min_rank: _Optional[int] = ..., ids: _Optional[_Iterable[_Union[Assignment, _Mapping]]] = ..., not_after: _Optional[int] = ..., delivery: _Optional[str] = ...) -> None: ...
 
 class ReserveRequest(_message.Message):
     __slots__ = ("claim",)
@@ -418,7 +420,7 @@ class Rollback(_message.Message):
     group: str
     type: str
     payload_chunk: bytes
-    def __init__(self, delay_us: _Optional[int] = ..., error: _Optional[str] = ..., traceback: _Optional[str] = ..., refund: bool = ..., payload: _Optional[str] = ..., group: _Optional[str] = ..., type: _Optional[str] = ..., payload_chunk: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, delay_us: _Optional[int] = ..., error: _Optional[str] = ..., traceback: _Optional[str] = ..., refund: _Optional[bool] = ..., payload: _Optional[str] = ..., group: _Optional[str] = ..., type: _Optional[str] = ..., payload_chunk: _Optional[bytes] = ...) -> None: ...
 
 class Move(_message.Message):
     __slots__ = ("queue", "payload", "delay_us", "lane", "headers", "keep_entry", "order_key", "payload_chunk", "keep_arrival")
@@ -440,7 +442,7 @@ class Move(_message.Message):
     order_key: str
     payload_chunk: bytes
     keep_arrival: bool
-    def __init__(self, queue: _Optional[str] = ..., payload: _Optional[str] = ..., delay_us: _Optional[int] = ..., lane: _Optional[int] = ..., headers: _Optional[str] = ..., keep_entry: bool = ..., order_key: _Optional[str] = ..., payload_chunk: _Optional[bytes] = ..., keep_arrival: bool = ...) -> None: ...
+    def __init__(self, queue: _Optional[str] = ..., payload: _Optional[str] = ..., delay_us: _Optional[int] = ..., lane: _Optional[int] = ..., headers: _Optional[str] = ..., keep_entry: _Optional[bool] = ..., order_key: _Optional[str] = ..., payload_chunk: _Optional[bytes] = ..., keep_arrival: _Optional[bool] = ...) -> None: ...
 
 class Bury(_message.Message):
     __slots__ = ("error", "traceback", "group", "type")
@@ -470,7 +472,7 @@ class Passage(_message.Message):
     changed: bool
     kept: str
     kept_chunk: bytes
-    def __init__(self, queue: _Optional[str] = ..., changed: bool = ..., kept: _Optional[str] = ..., kept_chunk: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, queue: _Optional[str] = ..., changed: _Optional[bool] = ..., kept: _Optional[str] = ..., kept_chunk: _Optional[bytes] = ...) -> None: ...
 
 class Leaving(_message.Message):
     __slots__ = ("commit", "rollback", "move", "bury", "abandon", "go_on")
@@ -502,7 +504,7 @@ class Pass(_message.Message):
     payload_chunk: bytes
     headers: str
     keep_entry: bool
-    def __init__(self, passages: _Optional[_Iterable[_Union[Passage, _Mapping]]] = ..., then: _Optional[_Union[Leaving, _Mapping]] = ..., payload: _Optional[str] = ..., payload_chunk: _Optional[bytes] = ..., headers: _Optional[str] = ..., keep_entry: bool = ...) -> None: ...
+    def __init__(self, passages: _Optional[_Iterable[_Union[Passage, _Mapping]]] = ..., then: _Optional[_Union[Leaving, _Mapping]] = ..., payload: _Optional[str] = ..., payload_chunk: _Optional[bytes] = ..., headers: _Optional[str] = ..., keep_entry: _Optional[bool] = ...) -> None: ...
 
 class Continue(_message.Message):
     __slots__ = ("job", "nodes", "jobs", "keep_entry", "keep_arrival")
@@ -516,7 +518,7 @@ class Continue(_message.Message):
     jobs: _containers.RepeatedCompositeFieldContainer[NewJob]
     keep_entry: bool
     keep_arrival: bool
-    def __init__(self, job: _Optional[_Union[NewJob, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[FlowNode, _Mapping]]] = ..., jobs: _Optional[_Iterable[_Union[NewJob, _Mapping]]] = ..., keep_entry: bool = ..., keep_arrival: bool = ...) -> None: ...
+    def __init__(self, job: _Optional[_Union[NewJob, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[FlowNode, _Mapping]]] = ..., jobs: _Optional[_Iterable[_Union[NewJob, _Mapping]]] = ..., keep_entry: _Optional[bool] = ..., keep_arrival: _Optional[bool] = ...) -> None: ...
 
 class Extend(_message.Message):
     __slots__ = ("lease_us",)
@@ -576,7 +578,7 @@ class FinishRequest(_message.Message):
     REPEAT_FIELD_NUMBER: _ClassVar[int]
     outcomes: _containers.RepeatedCompositeFieldContainer[Outcome]
     repeat: bool
-    def __init__(self, outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ..., repeat: bool = ...) -> None: ...
+    def __init__(self, outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ..., repeat: _Optional[bool] = ...) -> None: ...
 
 class FinishReply(_message.Message):
     __slots__ = ("states", "newly")
@@ -608,7 +610,7 @@ class Hello(_message.Message):
     holding: _containers.RepeatedCompositeFieldContainer[Held]
     answer: bool
     worker: WorkerRow
-    def __init__(self, receiver: _Optional[str] = ..., queues: _Optional[_Iterable[str]] = ..., lanes: _Optional[_Iterable[_Union[LaneRange, _Mapping]]] = ..., holding: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., answer: bool = ..., worker: _Optional[_Union[WorkerRow, _Mapping]] = ...) -> None: ...
+    def __init__(self, receiver: _Optional[str] = ..., queues: _Optional[_Iterable[str]] = ..., lanes: _Optional[_Iterable[_Union[LaneRange, _Mapping]]] = ..., holding: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., answer: _Optional[bool] = ..., worker: _Optional[_Union[WorkerRow, _Mapping]] = ...) -> None: ...
 
 class Up(_message.Message):
     __slots__ = ("hello", "capacity", "outcomes", "stamp_us", "goodbye")
@@ -622,7 +624,7 @@ class Up(_message.Message):
     outcomes: _containers.RepeatedCompositeFieldContainer[Outcome]
     stamp_us: int
     goodbye: bool
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., capacity: _Optional[int] = ..., outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ..., stamp_us: _Optional[int] = ..., goodbye: bool = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., capacity: _Optional[int] = ..., outcomes: _Optional[_Iterable[_Union[Outcome, _Mapping]]] = ..., stamp_us: _Optional[int] = ..., goodbye: _Optional[bool] = ...) -> None: ...
 
 class Down(_message.Message):
     __slots__ = ("jobs", "settled", "lost", "newly", "cancel", "slices", "report", "heard_us", "lease_left_us", "draining", "lease_us")
@@ -648,7 +650,7 @@ class Down(_message.Message):
     lease_left_us: int
     draining: bool
     lease_us: int
-    def __init__(self, jobs: _Optional[_Iterable[_Union[Job, _Mapping]]] = ..., settled: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., lost: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., newly: _Optional[int] = ..., cancel: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., slices: _Optional[_Iterable[_Union[Slice, _Mapping]]] = ..., report: bool = ..., heard_us: _Optional[int] = ..., lease_left_us: _Optional[int] = ..., draining: bool = ..., lease_us: _Optional[int] = ...) -> None: ...
+    def __init__(self, jobs: _Optional[_Iterable[_Union[Job, _Mapping]]] = ..., settled: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., lost: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., newly: _Optional[int] = ..., cancel: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., slices: _Optional[_Iterable[_Union[Slice, _Mapping]]] = ..., report: _Optional[bool] = ..., heard_us: _Optional[int] = ..., lease_left_us: _Optional[int] = ..., draining: _Optional[bool] = ..., lease_us: _Optional[int] = ...) -> None: ...
 
 class Slice(_message.Message):
     __slots__ = ("queue", "slice", "epoch", "lanes")
@@ -690,7 +692,7 @@ class Manager(_message.Message):
     slices: _containers.RepeatedCompositeFieldContainer[Slice]
     shard: str
     draining: bool
-    def __init__(self, address: _Optional[str] = ..., session: _Optional[str] = ..., slices: _Optional[_Iterable[_Union[Slice, _Mapping]]] = ..., shard: _Optional[str] = ..., draining: bool = ...) -> None: ...
+    def __init__(self, address: _Optional[str] = ..., session: _Optional[str] = ..., slices: _Optional[_Iterable[_Union[Slice, _Mapping]]] = ..., shard: _Optional[str] = ..., draining: _Optional[bool] = ...) -> None: ...
 
 class Shard(_message.Message):
     __slots__ = ("name", "lanes", "state", "version", "reachable")
@@ -704,7 +706,7 @@ class Shard(_message.Message):
     state: str
     version: int
     reachable: bool
-    def __init__(self, name: _Optional[str] = ..., lanes: _Optional[_Iterable[_Union[LaneRange, _Mapping]]] = ..., state: _Optional[str] = ..., version: _Optional[int] = ..., reachable: bool = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., lanes: _Optional[_Iterable[_Union[LaneRange, _Mapping]]] = ..., state: _Optional[str] = ..., version: _Optional[int] = ..., reachable: _Optional[bool] = ...) -> None: ...
 
 class StatusRequest(_message.Message):
     __slots__ = ("queues",)
@@ -732,7 +734,7 @@ class StatusReply(_message.Message):
     outcomes: int
     queues: _containers.RepeatedCompositeFieldContainer[QueueFigures]
     receivers: _containers.RepeatedCompositeFieldContainer[ReceiverFigures]
-    def __init__(self, address: _Optional[str] = ..., session: _Optional[str] = ..., draining: bool = ..., store_answers: bool = ..., statements: _Optional[int] = ..., pushes: _Optional[int] = ..., outcomes: _Optional[int] = ..., queues: _Optional[_Iterable[_Union[QueueFigures, _Mapping]]] = ..., receivers: _Optional[_Iterable[_Union[ReceiverFigures, _Mapping]]] = ...) -> None: ...
+    def __init__(self, address: _Optional[str] = ..., session: _Optional[str] = ..., draining: _Optional[bool] = ..., store_answers: _Optional[bool] = ..., statements: _Optional[int] = ..., pushes: _Optional[int] = ..., outcomes: _Optional[int] = ..., queues: _Optional[_Iterable[_Union[QueueFigures, _Mapping]]] = ..., receivers: _Optional[_Iterable[_Union[ReceiverFigures, _Mapping]]] = ...) -> None: ...
 
 class QueueFigures(_message.Message):
     __slots__ = ("queue", "slices", "window", "lag_us", "in_flight", "sent", "acknowledged", "postponed", "expired", "unsent", "statements")
@@ -776,7 +778,7 @@ class ReceiverFigures(_message.Message):
     connected: bool
     silent_us: int
     slow: bool
-    def __init__(self, id: _Optional[str] = ..., worker: _Optional[str] = ..., capacity: _Optional[int] = ..., in_flight: _Optional[int] = ..., connected: bool = ..., silent_us: _Optional[int] = ..., slow: bool = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., worker: _Optional[str] = ..., capacity: _Optional[int] = ..., in_flight: _Optional[int] = ..., connected: _Optional[bool] = ..., silent_us: _Optional[int] = ..., slow: _Optional[bool] = ...) -> None: ...
 
 class ListenRequest(_message.Message):
     __slots__ = ("queues", "finished", "interchangeable")
@@ -786,7 +788,7 @@ class ListenRequest(_message.Message):
     queues: _containers.RepeatedScalarFieldContainer[str]
     finished: Names
     interchangeable: bool
-    def __init__(self, queues: _Optional[_Iterable[str]] = ..., finished: _Optional[_Union[Names, _Mapping]] = ..., interchangeable: bool = ...) -> None: ...
+    def __init__(self, queues: _Optional[_Iterable[str]] = ..., finished: _Optional[_Union[Names, _Mapping]] = ..., interchangeable: _Optional[bool] = ...) -> None: ...
 
 class Wake(_message.Message):
     __slots__ = ("queues", "finished", "connected")
@@ -796,7 +798,7 @@ class Wake(_message.Message):
     queues: Names
     finished: Names
     connected: bool
-    def __init__(self, queues: _Optional[_Union[Names, _Mapping]] = ..., finished: _Optional[_Union[Names, _Mapping]] = ..., connected: bool = ...) -> None: ...
+    def __init__(self, queues: _Optional[_Union[Names, _Mapping]] = ..., finished: _Optional[_Union[Names, _Mapping]] = ..., connected: _Optional[bool] = ...) -> None: ...
 
 class JobQuery(_message.Message):
     __slots__ = ("of", "where", "text", "order", "after", "limit", "columns", "horizon")
@@ -816,7 +818,7 @@ class JobQuery(_message.Message):
     limit: int
     columns: _containers.RepeatedScalarFieldContainer[str]
     horizon: bool
-    def __init__(self, of: _Optional[str] = ..., where: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., text: _Optional[str] = ..., order: _Optional[str] = ..., after: _Optional[str] = ..., limit: _Optional[int] = ..., columns: _Optional[_Iterable[str]] = ..., horizon: bool = ...) -> None: ...
+    def __init__(self, of: _Optional[str] = ..., where: _Optional[_Iterable[_Union[Condition, _Mapping]]] = ..., text: _Optional[str] = ..., order: _Optional[str] = ..., after: _Optional[str] = ..., limit: _Optional[int] = ..., columns: _Optional[_Iterable[str]] = ..., horizon: _Optional[bool] = ...) -> None: ...
 
 class Condition(_message.Message):
     __slots__ = ("field", "op", "value")
@@ -844,7 +846,7 @@ class Value(_message.Message):
     slot: Slot
     list: ValueList
     chunk: bytes
-    def __init__(self, text: _Optional[str] = ..., number: _Optional[int] = ..., real: _Optional[float] = ..., flag: bool = ..., slot: _Optional[_Union[Slot, _Mapping]] = ..., list: _Optional[_Union[ValueList, _Mapping]] = ..., chunk: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, text: _Optional[str] = ..., number: _Optional[int] = ..., real: _Optional[float] = ..., flag: _Optional[bool] = ..., slot: _Optional[_Union[Slot, _Mapping]] = ..., list: _Optional[_Union[ValueList, _Mapping]] = ..., chunk: _Optional[bytes] = ...) -> None: ...
 
 class ValueList(_message.Message):
     __slots__ = ("values",)
@@ -972,7 +974,7 @@ class QueueSettings(_message.Message):
     history_ttl_dead_us: int
     history_ttl_cancelled_us: int
     history_max: int
-    def __init__(self, name: _Optional[str] = ..., paused: bool = ..., max_rate: _Optional[float] = ..., max_running: _Optional[int] = ..., lanes: _Optional[int] = ..., lanes_per_tenant: _Optional[int] = ..., history_ttl_us: _Optional[int] = ..., dead_letter: _Optional[str] = ..., lease_us: _Optional[int] = ..., uses_lanes: bool = ..., uses_slots: bool = ..., expires_us: _Optional[int] = ..., expires_with_jobs: bool = ..., timeout_us: _Optional[int] = ..., ordered: bool = ..., ordered_by: _Optional[str] = ..., declared: _Optional[str] = ..., partitions: _Optional[int] = ..., key_partitions: _Optional[int] = ..., lanes_seen: _Optional[str] = ..., partitioned: bool = ..., schema_after: _Optional[int] = ..., jobs_expire_us: _Optional[int] = ..., history_ttl_done_us: _Optional[int] = ..., history_ttl_dead_us: _Optional[int] = ..., history_ttl_cancelled_us: _Optional[int] = ..., history_max: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., paused: _Optional[bool] = ..., max_rate: _Optional[float] = ..., max_running: _Optional[int] = ..., lanes: _Optional[int] = ..., lanes_per_tenant: _Optional[int] = ..., history_ttl_us: _Optional[int] = ..., dead_letter: _Optional[str] = ..., lease_us: _Optional[int] = ..., uses_lanes: _Optional[bool] = ..., uses_slots: _Optional[bool] = ..., expires_us: _Optional[int] = ..., expires_with_jobs: _Optional[bool] = ..., timeout_us: _Optional[int] = ..., ordered: _Optional[bool] = ..., ordered_by: _Optional[str] = ..., declared: _Optional[str] = ..., partitions: _Optional[int] = ..., key_partitions: _Optional[int] = ..., lanes_seen: _Optional[str] = ..., partitioned: _Optional[bool] = ..., schema_after: _Optional[int] = ..., jobs_expire_us: _Optional[int] = ..., history_ttl_done_us: _Optional[int] = ..., history_ttl_dead_us: _Optional[int] = ..., history_ttl_cancelled_us: _Optional[int] = ..., history_max: _Optional[int] = ...) -> None: ...
 
 class Semaphore(_message.Message):
     __slots__ = ("name", "capacity", "held", "waiting")
@@ -1142,7 +1144,7 @@ class FlowNode(_message.Message):
     finished_at: int
     on_failure: str
     definition: str
-    def __init__(self, id: _Optional[str] = ..., root: _Optional[str] = ..., kind: _Optional[str] = ..., parent: _Optional[str] = ..., size: _Optional[int] = ..., closed: bool = ..., ended: _Optional[int] = ..., state: _Optional[str] = ..., created_at: _Optional[int] = ..., finished_at: _Optional[int] = ..., on_failure: _Optional[str] = ..., definition: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., root: _Optional[str] = ..., kind: _Optional[str] = ..., parent: _Optional[str] = ..., size: _Optional[int] = ..., closed: _Optional[bool] = ..., ended: _Optional[int] = ..., state: _Optional[str] = ..., created_at: _Optional[int] = ..., finished_at: _Optional[int] = ..., on_failure: _Optional[str] = ..., definition: _Optional[str] = ...) -> None: ...
 
 class MemberEnd(_message.Message):
     __slots__ = ("node", "index", "state", "job", "child", "result", "result_chunk")
@@ -1330,7 +1332,7 @@ class WorkersRequest(_message.Message):
     __slots__ = ("holders",)
     HOLDERS_FIELD_NUMBER: _ClassVar[int]
     holders: bool
-    def __init__(self, holders: bool = ...) -> None: ...
+    def __init__(self, holders: _Optional[bool] = ...) -> None: ...
 
 class WorkersReply(_message.Message):
     __slots__ = ("workers",)
@@ -1366,7 +1368,7 @@ class Capabilities(_message.Message):
     feed: str
     claims_by_id: bool
     prepared_jobs: bool
-    def __init__(self, name: _Optional[str] = ..., joins_transactions: bool = ..., push_wakeup: bool = ..., wakeup: _Optional[str] = ..., atomic_batches: bool = ..., durable: _Optional[str] = ..., processes: bool = ..., atomic_pushes: bool = ..., extra: _Optional[str] = ..., arrow: bool = ..., feed: _Optional[str] = ..., claims_by_id: bool = ..., prepared_jobs: bool = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., joins_transactions: _Optional[bool] = ..., push_wakeup: _Optional[bool] = ..., wakeup: _Optional[str] = ..., atomic_batches: _Optional[bool] = ..., durable: _Optional[str] = ..., processes: _Optional[bool] = ..., atomic_pushes: _Optional[bool] = ..., extra: _Optional[str] = ..., arrow: _Optional[bool] = ..., feed: _Optional[str] = ..., claims_by_id: _Optional[bool] = ..., prepared_jobs: _Optional[bool] = ...) -> None: ...
 
 class CheckRequest(_message.Message):
     __slots__ = ()
@@ -1430,7 +1432,7 @@ class CompareAndSetReply(_message.Message):
     __slots__ = ("written",)
     WRITTEN_FIELD_NUMBER: _ClassVar[int]
     written: bool
-    def __init__(self, written: bool = ...) -> None: ...
+    def __init__(self, written: _Optional[bool] = ...) -> None: ...
 
 class ValueChange(_message.Message):
     __slots__ = ("kind", "name", "text", "version")
@@ -1500,7 +1502,7 @@ class PublishReply(_message.Message):
     __slots__ = ("published",)
     PUBLISHED_FIELD_NUMBER: _ClassVar[int]
     published: bool
-    def __init__(self, published: bool = ...) -> None: ...
+    def __init__(self, published: _Optional[bool] = ...) -> None: ...
 
 class UnstageRequest(_message.Message):
     __slots__ = ("write",)
@@ -1622,19 +1624,19 @@ class SetSemaphoreRequest(_message.Message):
     name: str
     capacity: int
     declared: bool
-    def __init__(self, name: _Optional[str] = ..., capacity: _Optional[int] = ..., declared: bool = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., capacity: _Optional[int] = ..., declared: _Optional[bool] = ...) -> None: ...
 
 class SetSemaphoreReply(_message.Message):
     __slots__ = ("changed",)
     CHANGED_FIELD_NUMBER: _ClassVar[int]
     changed: bool
-    def __init__(self, changed: bool = ...) -> None: ...
+    def __init__(self, changed: _Optional[bool] = ...) -> None: ...
 
 class SetupRequest(_message.Message):
     __slots__ = ("dry_run",)
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     dry_run: bool
-    def __init__(self, dry_run: bool = ...) -> None: ...
+    def __init__(self, dry_run: _Optional[bool] = ...) -> None: ...
 
 class SetupReply(_message.Message):
     __slots__ = ("steps",)
