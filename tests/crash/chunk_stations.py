@@ -6,6 +6,9 @@ raw ─┬─► mid ─┬─► left ──┬─► end
      │        └─► a dead letter
      ├─► 3 items of one, to mid
      └─► dropped
+
+The pipeline `ordered` is raw ─► mid ─┬─► left, and its items have order keys.
+                                      └─► right
 """
 
 from __future__ import annotations
@@ -36,10 +39,11 @@ Item = dict[str, Any]
 
 
 class Pipelines(NamedTuple):
-    """The same stations; `tables` calls a batch function at the station in the middle."""
+    """The same stations; `tables` calls a batch function at the station in the middle. And those of `ordered`."""
 
     items: Pipeline
     tables: Pipeline
+    ordered: Pipeline
 
 
 def pipelines(app: Stanchion) -> Pipelines:
@@ -55,7 +59,12 @@ def pipelines(app: Stanchion) -> Pipelines:
         etl.station("left", to="end")(_same)
         etl.station("right", to="end", limits=["narrow"])(_same)
         etl.station("end")(_same)
-    return Pipelines(items, tables)
+    ordered = app.pipeline("ordered")
+    ordered.station("raw", to="mid")(_same)
+    ordered.station("mid", **middle)(_mid)
+    ordered.station("left")(_same)
+    ordered.station("right")(_same)
+    return Pipelines(items, tables, ordered)
 
 
 def _raw(item: Item) -> list[Send] | None:
@@ -109,4 +118,4 @@ def ends_of(number: int) -> list[Item]:
 if "CRASH_FATE" in os.environ:
     work.SLICE = SLICE  # type: ignore[misc]
     url = os.environ["STANCHION_URL"]
-    items, tables = pipelines(Stanchion(url, store=doomed(open_store(url), os.environ["CRASH_FATE"])))
+    items, tables, ordered = pipelines(Stanchion(url, store=doomed(open_store(url), os.environ["CRASH_FATE"])))

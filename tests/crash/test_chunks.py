@@ -128,6 +128,35 @@ def test_workers_killed_at_any_moment(scene: Scene, etl: Pipeline) -> None:
     verify(scene, etl, numbers)
 
 
+@pytest.mark.nightly
+def test_items_keep_their_order_while_workers_are_killed(scene: Scene) -> None:
+    with closing(open_store(scene.url)) as store:
+        etl = pipelines(Stanchion(scene.url, store=store)).ordered
+        numbers = range(1, 301)
+        orders = [{"n": number, "customer": number % 7} for number in numbers]
+        etl.push_chunks(orders, order_key="customer", buckets=3, size=SIZE)
+        for number in (1, 2, 4, 6):
+            doomed = [runner(scene, etl, fate=f"{kind} {number}") for kind in FATES]
+            scene.wait(
+                lambda: etl.status().empty or all(one.poll() is not None for one in doomed),  # noqa: B023
+                TIMEOUT_SECONDS,
+                "their deaths",
+            )
+            for process in doomed:
+                scene.kill(process)
+        last = [runner(scene, etl, "--until-empty") for _ in range(2)]
+        for process in last:
+            assert process.wait(2 * TIMEOUT_SECONDS) == 0, scene.log
+        died = [one for job in etl.dead_letters.find(limit=MOST) for one in _values(job.payload)]
+        assert sorted(died, key=str) == sorted((one for one in orders if dies(one["n"])), key=str)
+        for side in ("left", "right"):
+            done = [job for job in _jobs(etl, side, JobState.DONE) if job.items != 0]
+            came = [one for job in sorted(done, key=lambda job: str(job.finished_at)) for one in _values(job.result)]
+            by_customer = [[one for one in came if one["customer"] == customer] for customer in range(7)]  # type: ignore[index]
+            wanted = [one for one in orders if (one["n"] % 2 == 1) == (side == "left") and not dies(one["n"])]
+            assert by_customer == [[one for one in wanted if one["customer"] == customer] for customer in range(7)]
+
+
 def _begun(etl: Pipeline) -> int:
     """Return how many items were reserved at the first two stations."""
     return sum(counts_of(context_of(etl).store, queue).reserved for queue in etl.queues[:2])

@@ -403,8 +403,6 @@ def test_what_makes_no_sense_is_refused(app: Stanchion) -> None:
     etl = routed(app)
     with pytest.raises(InvalidInput, match="key belongs to an item"):
         etl.push_chunks(items(2), key="k")
-    with pytest.raises(InvalidInput, match="order_key belongs to an item"):
-        etl.push_chunks(items(2), order_key="k")
     with pytest.raises(InvalidInput, match="takes must be one of"):
         etl.station("x", takes="numpy")  # type: ignore[arg-type]
 

@@ -67,6 +67,7 @@ THEMES = (
     "limits.kept_declarations",
     "limits.many_waiting",
     "limits.order",
+    "limits.order_of_parts",
     "limits.order_races",
     "limits.order_succession",
     "limits.ordered_by_tenant",

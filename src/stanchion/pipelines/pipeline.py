@@ -21,7 +21,7 @@ from stanchion.jobs.search import PageOptions
 from stanchion.pipelines.backfilling.call import Given, backfill_of, backfills_of
 from stanchion.pipelines.backfilling.record import Backfill
 from stanchion.pipelines.chunks.ends import Takes
-from stanchion.pipelines.chunks.pushing import SIZE, push_chunks
+from stanchion.pipelines.chunks.pushing import BUCKETS, SIZE, push_chunks
 from stanchion.pipelines.chunks.splitting import split
 from stanchion.pipelines.expectation import Expectation, OnFail
 from stanchion.pipelines.finding import checked_query, found
@@ -187,22 +187,21 @@ class Pipeline:
         station: str | None = None,
         *,
         size: int = SIZE,
+        buckets: int = BUCKETS,
         tx: Transaction | None = None,
         **options: Unpack[PushOptions],
     ) -> list[Job]:
         """Store items at a station, many in one job: in chunks of up to `size` items. Return the jobs that carry them.
 
-        `items`: an iterable of items, or a table of pandas, polars or pyarrow, whose rows are items. Chunks larger than
-        `max_payload` are halved; a chunk of one is an ordinary item. The options apply to each chunk; `tenant` is the
-        field that has the tenant of an item: each chunk has the items of one. Eight chunks are stored in one step;
-        with `tx`, all are. Needs pyarrow. Raises InvalidInput for an item without a text in the field of its tenant.
+        `items`: an iterable, or a table of pandas, polars or pyarrow. Chunks above `max_payload` are halved; a chunk of
+        one is an ordinary item. Two options name a field of the items: a chunk has the items of one `tenant`, and the
+        hash of the `order_key` selects one of `buckets` streams, whose chunks run in order. Eight chunks are stored in
+        one step; with `tx`, all are. Needs pyarrow. Raises InvalidInput for an item without a value in this field.
         """
-        return push_chunks(self._context, self._into(station).name, items, size, tx, options)
+        return push_chunks(self._context, self._into(station).name, items, size, buckets, tx, options)
 
     def _into(self, station: str | None) -> Queue:
-        if station is None:
-            self._plan.check()
-            station = next(iter(self._plan.stations))
+        station = self._plan.first() if station is None else station
         queue = self.queue(station)
         self._plan.topology.pushed(station)
         self._plan.check()

@@ -147,6 +147,11 @@ class PipelinePlan:
         """The stations where items enter: the first, those declared as entries, and those pushed to."""
         return self.topology.entries
 
+    def first(self) -> str:
+        """Return the first station, where items are stored by default. Raises InvalidInput if the plan is wrong."""
+        self.check()
+        return next(iter(self.stations))
+
     def check(self) -> None:
         """Raise InvalidInput for links to unknown stations, and for stations that can't be reached or left.
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from stanchion.context.context import Context
 from stanchion.core.checks import checked_name
-from stanchion.core.ids import new_ids
+from stanchion.core.ids import new_id_with_room
 from stanchion.core.values.framing import Content
 from stanchion.errors import InvalidInput
 from stanchion.jobs.insert import chunks, make_ready
@@ -211,10 +211,9 @@ def _is_of_its_origin(row: JobRow, queue: str | None) -> bool:
 
 
 def _copy(row: JobRow, queue: str, payload: Content, again_at: int) -> NewJob:
-    (job_id,) = new_ids(1)
     version = version_of(row)._replace(again_at=again_at)
     return NewJob(
-        job_id,
+        new_id_with_room(),
         queue,
         payload,
         priority=row.priority,

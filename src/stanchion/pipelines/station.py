@@ -75,6 +75,7 @@ class Station:
         self.is_async = is_async(function)
         self.signature = signature_of(self.function)
         self.job_parameter = None if function is None else parameter_of(hints_of(function), Job)
+        self.keeps_order = True
         self.models, self.failure_parameter, self.expectations = None, None, expectations
         self.batching = None
         refuse_generator(self.function, f"station {name!r}")

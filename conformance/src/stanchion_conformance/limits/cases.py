@@ -4,6 +4,7 @@ from stanchion_conformance.limits.declared_rates import TestDeclaredRates, TestD
 from stanchion_conformance.limits.kept_declarations import TestCopiedDeclarations, TestKeptDeclarations
 from stanchion_conformance.limits.many_waiting import TestManyWaiting
 from stanchion_conformance.limits.order import TestOrder, TestScheduledJobsStandAside
+from stanchion_conformance.limits.order_of_parts import TestItemsInOrder, TestOrderOfParts
 from stanchion_conformance.limits.order_races import TestOrderAndSlots, TestOrderInRaces, TestWaitingForAnOrderKey
 from stanchion_conformance.limits.order_succession import TestInASecondLife, TestTheNextOfAKey
 from stanchion_conformance.limits.ordered_by_tenant import TestOrderedByTenant
@@ -34,12 +35,14 @@ __all__ = [
     "TestEveryHolderLetsGo",
     "TestEverySlotIsFreed",
     "TestInASecondLife",
+    "TestItemsInOrder",
     "TestKeptDeclarations",
     "TestKeyedRates",
     "TestManyWaiting",
     "TestOrder",
     "TestOrderAndSlots",
     "TestOrderInRaces",
+    "TestOrderOfParts",
     "TestOrderedByTenant",
     "TestOrderedQueues",
     "TestPastPauses",

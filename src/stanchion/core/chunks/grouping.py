@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Final
+from zlib import crc32
 
 from stanchion.core.checks import brief
 from stanchion.core.chunks.chunk import Chunk
@@ -14,10 +16,32 @@ HELD: Final = 10
 """Chunks' worth of items that wait for more of their value. Beyond it, the largest group goes: input has no end."""
 
 
-def grouped(pieces: Iterable[Chunk], field: object, size: int, what: str) -> Iterator[tuple[str, Chunk]]:
-    """Yield each text in a field of the items, with chunks of at most `size` of its items, in their order.
+def as_text(value: object) -> str | None:
+    """Return a text as the group of its items; None for any other value."""
+    return value if isinstance(value, str) and value else None
 
-    `what`: the meaning of the field, for errors. Raises InvalidInput for an item without a text there.
+
+def in_buckets(field: object, buckets: int) -> Callable[[object], str | None]:
+    """Return what gives a text or an integer its bucket, in each process the same one: `customer:17`."""
+
+    def bucket(value: object) -> str | None:
+        if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
+            return None
+        return f"{field}:{crc32(json.dumps(value).encode()) % buckets}"
+
+    return bucket
+
+
+def grouped(
+    pieces: Iterable[Chunk],
+    field: object,
+    size: int,
+    what: str,
+    group_of: Callable[[object], str | None] = as_text,
+) -> Iterator[tuple[str, Chunk]]:
+    """Yield each group of the values in a field of the items, with chunks of at most `size` items, in their order.
+
+    `what`: the meaning of the field, for errors. Raises InvalidInput for an item whose value has no group.
     """
     if not isinstance(field, str):
         raise InvalidInput(f"{what} must be the name of a field of the items, not {brief(field)}")
@@ -26,12 +50,12 @@ def grouped(pieces: Iterable[Chunk], field: object, size: int, what: str) -> Ite
     for piece in pieces:
         places: dict[str, list[int]] = {}
         for place, value in zip(count(), _values(piece, field)):
-            if not isinstance(value, str) or not value:
+            if (group := group_of(value)) is None:
                 raise InvalidInput(
                     f"{what}={field!r} is the field of each item that has its {what}, and item {first + place} has "
                     f"{brief(value)} there"
                 )
-            places.setdefault(value, []).append(place)
+            places.setdefault(group, []).append(place)
         first += len(piece)
         for value, some in places.items():
             groups.setdefault(value, []).append(piece.take(some))

@@ -15,13 +15,14 @@ from stanchion.context.queues.settings import settings_of
 from stanchion.core.chunks.chunk import Chunk
 from stanchion.core.chunks.cutting import fitting
 from stanchion.core.chunks.stored import stored
-from stanchion.core.ids import new_id
+from stanchion.core.ids import new_id_with_room
 from stanchion.core.values.framing import Content
 from stanchion.core.values.plain import plain_model
 from stanchion.errors import InvalidInput
 from stanchion.jobs.outcome import UNCHANGED
 from stanchion.pipelines.chunks.ends import Ends, Failed, Values, Way
 from stanchion.pipelines.chunks.folder_items import check_items
+from stanchion.pipelines.chunks.in_order import cut_behind, in_line, placed, tried_by
 from stanchion.pipelines.chunks.parts import unrun
 from stanchion.pipelines.chunks.station import DividingStation
 from stanchion.pipelines.chunks.table_rows import RowsOfChunk, storable
@@ -30,7 +31,7 @@ from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Ending, Rollback, TableRows, Tally
 from stanchion.stores.rules.lifecycle.error_entries import with_error
 from stanchion.stores.rules.lifecycle.outcomes import commit_of
-from stanchion.stores.rules.lifecycle.trail import cut_trail, split_trail
+from stanchion.stores.rules.lifecycle.trail import arrived, cut_trail, split_trail
 
 LETTERS_MOST: Final = 100
 """Items of one chunk that become dead letters of their own; more become one letter."""
@@ -63,11 +64,14 @@ class Division:
         self._alone = not self._tallies
         """All items that the chunk had when it was claimed are still in it."""
         self._rows: tuple[TableRows, ...] = ()
+        self._in_order = row.order_key is not None and station.keeps_order
         self._written: Sequence[int] = ()
         """The places of the items that became rows."""
 
     def outcome(self, ends: Ends) -> Ending:
         """Return the outcome. Raises InvalidInput if the items part on too many ways."""
+        if self._in_order:
+            cut_behind(self._items, ends)
         if self._station.tables:
             self._rows, self._written = RowsOfChunk(self._station, self._row, self._items).taken(ends)
         if self._station.folders:
@@ -93,7 +97,7 @@ class Division:
         rest = [index for index in range(len(self._items)) if index not in taken]
         for indices in (*([index] for index in alone), *([rest] if rest else ())):
             for part in self._of_items(indices):
-                self._add(unrun(row, self._kept(row.queue, part)), len(part), cut_trail(row))
+                self._add(unrun(row, self._kept(row.queue, part)), part, cut_trail(row))
         return commit_of(row, jobs=tuple(self._jobs))._replace(tallies=tuple(self._tallies))
 
     def left_behind(self, ends: Ends) -> LeftBehind:
@@ -117,6 +121,9 @@ class Division:
             made = Chunk.of(several, to_plain=self._codec.to_plain(plain_model))
             ways.setdefault(way, []).extend(self._parts(made))
         found = {way: parts for way, parts in ways.items() if parts}
+        if self._in_order:
+            lined = in_line(found)
+            found = {way: [one for part in parts for one in self._parts(part)] for way, parts in lined.items()}
         if len(found) > WAYS_MOST:
             raise InvalidInput(
                 f"the items of one chunk at station {self._station.station!r} part on {len(found)} ways, by station, "
@@ -162,9 +169,11 @@ class Division:
 
     def _alike(self, ends: Ends) -> Ending | None:
         """Return the outcome of the whole chunk if all items failed alike; None if they did not."""
-        if len(ends.failed) < len(self._items):
+        first = ends.failed[0].outcome if ends.failed else None
+        if self._in_order and isinstance(first, Rollback) and not ends.failed[0].place:
+            return self._of_all(ends.failed)
+        if first is None or len(ends.failed) < len(self._items):
             return None
-        first = ends.failed[0].outcome
         if {_kind(one.outcome) for one in ends.failed} != {_kind(first)}:
             return None
         if isinstance(first, Bury) and 1 < len(self._items) <= LETTERS_MOST:
@@ -205,12 +214,12 @@ class Division:
             headers = headers_after(row, station.station, counting=station.loops, forking=True)
             jobs = [station.part_for(row, way, self._stored(part), headers) for part in parts]
             for job, part in zip(jobs, parts, strict=True):
-                self._add(job, len(part), split_trail(row))
+                self._add(job, part, self._arriving(split_trail(row), job.queue))
             if new := len(ends.several.get(way, ())):  # they never came anywhere before
                 self._tallies.append(Tally(jobs[0].queue, "pushed", new))
         for failed in _groups(ends.failed):
-            self._add_failed(failed)
-        if ends.left is not None:
+            self._add_failed(failed, ends.left)
+        if ends.left is not None and not (self._in_order and any(map(_goes_again, ends.failed))):
             self._give_back(ends.left)
         self._count("committed", self._finished(ends))
 
@@ -220,18 +229,22 @@ class Division:
     def _unbegun(self, ends: Ends) -> int:
         return 0 if ends.left is None else len(self._items) - ends.left
 
-    def _add_failed(self, failed: Sequence[Failed]) -> None:
+    def _add_failed(self, failed: Sequence[Failed], left: int | None) -> None:
         outcome = self._of_all(failed)
         indices = [one.place for one in failed]
         match outcome:
             case Abandon():
                 self._count("cancelled", len(failed))
-            case Rollback(refund=True):
-                self._count("rolled_back", len(failed))
-                self._stay(indices, self._row.attempts - 1, outcome.delay, self._row.errors)
             case Rollback():
                 self._count("rolled_back", len(failed))
-                self._stay(indices, self._row.attempts, outcome.delay, self._errors(outcome))
+                tried = self._tried(indices[0])
+                if self._in_order and left is not None:  # they stay behind it
+                    self._count("rolled_back", len(self._items) - left)
+                    indices += range(left, len(self._items))
+                if outcome.refund:
+                    self._stay(indices, tried.attempts - 1, outcome.delay, tried.errors)
+                else:
+                    self._stay(indices, tried.attempts, outcome.delay, self._errors(tried, outcome))
             case Bury():
                 self._count("buried", len(failed))
                 self._bury(failed, outcome)
@@ -240,16 +253,18 @@ class Division:
         """Return the items that were not begun, in parts as large as the finished part."""
         left = len(self._items) - first
         self._count("rolled_back", left)
-        size = max(first, -(-left // PARTS_MOST))
+        tried = self._tried(first)
+        # Nobody else takes what is in line behind a part: after a slice, one part is enough.
+        size = left if self._in_order and first else max(first, -(-left // PARTS_MOST))
         for start in range(first, len(self._items), size):
             stop = min(start + size, len(self._items))
-            self._stay(range(start, stop), self._row.attempts - 1, 0.0, self._row.errors)
+            self._stay(range(start, stop), tried.attempts - 1, 0.0, tried.errors)
 
     def _stay(self, indices: Sequence[int], attempts: int, delay: float, errors: str | None) -> None:
         """Add a part that stays at the station."""
         for part in self._of_items(indices):
             job = self._kept(self._row.queue, part)
-            self._add(job._replace(delay=delay, attempts=attempts, errors=errors), len(part), cut_trail(self._row))
+            self._add(job._replace(delay=delay, attempts=attempts, errors=errors), part, cut_trail(self._row))
 
     def _bury(self, failed: Sequence[Failed], outcome: Bury) -> None:
         dead = settings_of(self._station.context.store, self._row.queue).dead_letter or self._row.queue
@@ -257,19 +272,25 @@ class Division:
         for group in groups:
             ended = outcome if len(group) > 1 else group[0].outcome
             assert isinstance(ended, Bury)  # noqa: S101 - of a group of burials
-            errors = self._errors(ended)
+            tried = self._tried(group[0].place)
+            errors = self._errors(tried, ended)
             for part in self._of_items([one.place for one in group]):
                 letter = self._kept(dead, part)
-                letter = letter._replace(attempts=self._row.attempts, errors=errors, dead_from=self._row.queue)
-                self._add(letter, len(part), cut_trail(self._row, left=dead != self._row.queue))
+                letter = letter._replace(attempts=tried.attempts, errors=errors, dead_from=self._row.queue)
+                away = dead != self._row.queue
+                trail = cut_trail(self._row, left=away)
+                self._add(letter, part, self._arriving(trail, dead) if away else trail)
+
+    def _tried(self, place: int) -> JobRow:
+        return tried_by(self._row, place) if self._in_order else self._row
 
     def _of_items(self, indices: Sequence[int]) -> Iterator[Chunk]:
         """Yield the unchanged items under their names: the results of a failed attempt are not stored."""
         yield from fitting(self._items.take(indices).rooted(self._row.id), self._codec.max_payload)
 
-    def _errors(self, outcome: Rollback | Bury) -> str | None:
+    def _errors(self, tried: JobRow, outcome: Rollback | Bury) -> str | None:
         error, trace = outcome.error or "", outcome.traceback
-        return with_error(self._row, error, trace, int(time.time() * SECOND), outcome.group, outcome.type).errors
+        return with_error(tried, error, trace, int(time.time() * SECOND), outcome.group, outcome.type).errors
 
     def _kept(self, queue: str, part: Chunk) -> NewJob:
         return self._station.part_of(self._row, queue, self._stored(part))
@@ -277,14 +298,25 @@ class Division:
     def _stored(self, chunk: Chunk) -> Content:
         return stored(self._codec, chunk)
 
-    def _add(self, job: NewJob, items: int, trail: str) -> None:
+    def _add(self, job: NewJob, part: Chunk, trail: str) -> None:
         """Add a part. Its items were counted on arrival, so they don't count as pushed."""
-        self._jobs.append(job._replace(id=new_id(), origin=self._row.id, trail=trail))
-        self._tallies.append(Tally(job.queue, "pushed", -items))
+        job = job._replace(id=new_id_with_room(), origin=self._row.id, trail=trail)
+        if self._in_order:
+            job = placed(self._row, job, part)
+        self._jobs.append(job)
+        self._tallies.append(Tally(job.queue, "pushed", -len(part)))
+
+    def _arriving(self, trail: str, queue: str) -> str:
+        """Return the trail of a part that comes to another queue: in order, it counts as enqueued with its chunk."""
+        return arrived(trail, queue, int(time.time() * SECOND)) if self._in_order else trail
 
     def _count(self, event: str, items: int) -> None:
         if items:
             self._tallies.append(Tally(self._row.queue, event, items))
+
+
+def _goes_again(failed: Failed) -> bool:
+    return isinstance(failed.outcome, Rollback)
 
 
 def _kind(outcome: Rollback | Bury | Abandon) -> tuple[object, ...]:

@@ -11,6 +11,7 @@ from stanchion.errors import InvalidInput
 from stanchion.jobs.failures import failure_of
 from stanchion.jobs.outcome import UNCHANGED, Outcome
 from stanchion.pipelines.chunks.ends import Ends, Failed, Values, Way
+from stanchion.pipelines.chunks.in_order import refuse_several, tried_by
 from stanchion.pipelines.chunks.station import ItemStation
 from stanchion.pipelines.send import Send, delay_of, priority_of, refuse_options
 from stanchion.stores.records.jobs import JobRow
@@ -47,17 +48,19 @@ class Recording:
         else:
             ends.results = done
 
-    def fail(self, index: int, items: Chunk, error: BaseException, at: int | None = None) -> None:
+    def fail(self, index: int, items: Chunk, error: BaseException, at: int | None = None) -> bool:
         """Record the outcome of an item as it would be if the item were a job of its own.
 
+        Return True if no later item may begin, as the items are in order.
         `index`: its place in the chunk; `at`: its place among `items`, if these are only some.
         """
         context = self._station.context
         text = items.text(index if at is None else at)
-        alone = self._row._replace(payload=context.codec.encode_json(text), items=None)
+        alone = tried_by(self._row, index)._replace(payload=context.codec.encode_json(text), items=None)
         ended = outcome_of_error(Execution(context, alone), error)
         assert isinstance(ended, Rollback | Bury | Abandon)  # noqa: S101 - no item settles itself
         self.ends.failed.append(Failed(index, ended))
+        return self._row.order_key is not None and isinstance(ended, Rollback)
 
     def way(self, send: Send) -> Way:
         """Return where a Send leads. Raises InvalidInput for a target or an option that the station does not allow."""
@@ -111,6 +114,7 @@ class Recording:
 
     def _record_several(self, index: int, item: object, sends: list[Send]) -> None:
         station, ends = self._station, self.ends
+        refuse_several(self._row)
         made = [(self.way(send), station.merged(item, send.item)) for send in sends]
         made = [(way, item if new is UNCHANGED else new) for way, new in made]
         for way, new in made:

@@ -26,6 +26,9 @@ class DividingStation(Protocol):
     tables: dict[str, TableTarget]
     folders: dict[str, FolderTarget]
 
+    keeps_order: bool
+    """Whether chunks with an order key go on to stations that keep the order."""
+
     @property
     def loops(self) -> bool: ...
 

@@ -14,6 +14,7 @@ from stanchion.jobs.outcome import Outcome
 from stanchion.pipelines.chunks.division import Division
 from stanchion.pipelines.chunks.ends import END, Ends, ForTable
 from stanchion.pipelines.chunks.folder_items import refused
+from stanchion.pipelines.chunks.in_order import raising, refuse_several
 from stanchion.pipelines.chunks.recording import Recording
 from stanchion.pipelines.chunks.station import ItemStation
 from stanchion.stores.records.jobs import JobRow
@@ -116,7 +117,8 @@ class ChunkWork:
                     expect(item)
                 value = call(item)
             except (Exception, SystemExit) as error:  # as of a job of one item
-                recording.fail(index, items, error)
+                if recording.fail(index, items, error):
+                    break
             except BaseException:
                 if not self._timed_out(recording, index, items):
                     raise
@@ -136,7 +138,8 @@ class ChunkWork:
                 made = call(item)
                 value = await made if isinstance(made, Awaitable) else made
             except (Exception, SystemExit) as error:
-                recording.fail(index, items, error)
+                if recording.fail(index, items, error):
+                    break
             except BaseException:
                 if not self._timed_out(recording, index, items):
                     raise
@@ -232,6 +235,8 @@ class ChunkWork:
         sends = sends_in(value, station.sends_of(value))
         tables = [(send, returned(send.item, some, merges=station.merges)) for send in sends]
         tables = [(send, self._fitting(ends, send.to, table, places)) for send, table in tables]
+        if any(table.items is not None and table.places is None for _, table in tables):
+            refuse_several(self.row)
         for send, table in tables:
             for place, error in table.failed:
                 recording.fail(places[place].as_py(), some, ItemFailed(error), at=place)
@@ -265,11 +270,12 @@ class ChunkWork:
     def _call(self) -> Callable[[object], object]:
         """Return the function as it is called for an item."""
         function, name = self.station.function, self.station.job_parameter
-        if name is None:
-            return function
-        job = _running().job
-        first = next(iter(self.station.signature.parameters)) == name
-        return partial(function, job) if first else lambda item: function(item, **{name: job})
+        call = function
+        if name is not None:
+            job = _running().job
+            first = next(iter(self.station.signature.parameters)) == name
+            call = partial(function, job) if first else lambda item: function(item, **{name: job})
+        return call if self.row.order_key is None else raising(call)
 
     def _expected(self) -> Callable[[object], None] | None:
         """Return what raises an Outcome for an item that does not meet the expectations; None without any."""

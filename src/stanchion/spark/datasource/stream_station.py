@@ -39,6 +39,7 @@ class StreamStation:
     tables: dict[str, TableTarget] = field(default_factory=dict)
     folders: dict[str, FolderTarget] = field(default_factory=dict)
     loops: bool = False
+    keeps_order: bool = False
 
     def cut(self, row: JobRow) -> Ending:
         """Return the outcome that cuts a chunk into parts, none of which was begun."""

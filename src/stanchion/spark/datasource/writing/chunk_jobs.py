@@ -13,7 +13,7 @@ from stanchion.core.chunks.chunk import Chunk
 from stanchion.core.chunks.cutting import fitting_each
 from stanchion.core.chunks.plain_columns import plain_values
 from stanchion.core.chunks.stored import stored
-from stanchion.core.ids import new_id
+from stanchion.core.ids import new_id_with_room
 from stanchion.core.values.codec import Codec
 from stanchion.errors import InvalidInput
 from stanchion.jobs.insert import make_ready
@@ -63,7 +63,7 @@ class ChunkMaker:
             return []
         like = self._like(context, batch)
         parts = fitting_each(self._chunks(context.codec, batch), context.codec.max_payload, "item")
-        made = [like._replace(id=new_id(), payload=stored(context.codec, part, "item")) for part in parts]
+        made = [like._replace(id=new_id_with_room(), payload=stored(context.codec, part, "item")) for part in parts]
         make_ready(context, made, checks_payloads=checks_payloads)
         return made
 

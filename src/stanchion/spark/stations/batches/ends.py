@@ -23,6 +23,7 @@ from stanchion.jobs.failures import failure_of
 from stanchion.pipelines.chunks.division import Division
 from stanchion.pipelines.chunks.ends import Ends, Failed, ForTable, Way
 from stanchion.pipelines.chunks.folder_items import refused
+from stanchion.pipelines.chunks.in_order import tried_by
 from stanchion.pipelines.chunks.tables import ItemFailed
 from stanchion.pipelines.send import Send
 from stanchion.pipelines.station import Station
@@ -188,7 +189,7 @@ class ItemEnds:
 
     def _alone(self, row: JobRow, items: Chunk, place: int) -> JobRow:
         """Return a job as if it had this item alone."""
-        return row._replace(payload=self._context.codec.encode_json(items.text(place)), items=None)
+        return tried_by(row, place)._replace(payload=self._context.codec.encode_json(items.text(place)), items=None)
 
 
 def _pairs(rows: pa.Table, column: str) -> Iterator[tuple[int, str]]:
