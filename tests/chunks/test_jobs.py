@@ -212,6 +212,20 @@ class TestPeople:
         revealed = json.loads(run.invoke(cli, ["--url", url, "show", job_id, "--json", "--reveal"]).stdout)["payload"]
         assert revealed["shown"][3]["value"] == {"n": 3, "password": "p3"}
 
+    def test_a_search_tells_of_the_chunks_that_it_has_passed_over(self, app: Stanchion) -> None:
+        for _ in range(2):
+            pushed(app)
+        failing = pushed(app)
+        for held in app.queue(QUEUE).reserve(3):
+            held.rollback(60, "item 1 is wrong" if held.id == failing else None)
+        app.queue(QUEUE).push({"name": "item 1"})
+        found = Client(site_of(app)).asks("listJobs", "jobs?text=item%201")
+        assert (len(found["items"]), found["skipped_chunks"]) == (2, 2)
+        assert Client(site_of(app)).asks("listJobs", "jobs")["skipped_chunks"] == 0
+        page = Browser(site_of(app)).get("/jobs", params={"text": "item 1"}).text
+        assert "The items of 2 chunks were not searched." in page
+        assert "were not searched" not in Browser(site_of(app)).get("/jobs").text
+
     def test_items_without_their_key(self, url: str) -> None:
         with Stanchion(url, keys=[Fernet.generate_key()]) as app:
             job_id = pushed(app)

@@ -48,11 +48,16 @@ _AT_ONCE: Final = 2000
 
 
 class JobPage(NamedTuple):
-    """Some jobs, and the cursor of those after them. `looked_at`: the jobs that a search for text has read."""
+    """Some jobs, and the cursor of those after them.
+
+    `looked_at`: the jobs that a search for text has read; `skipped_chunks`: the chunks among them whose contents it has
+    passed over.
+    """
 
     jobs: list[Job]
     next: str | None
     looked_at: int | None = None
+    skipped_chunks: int = 0
 
 
 def page_of(
@@ -95,7 +100,7 @@ def _page_of_text(context: Context, store: Store, query: Query, now: int, after:
     A store would read until it has found enough: the whole history, for a text that never occurs.
     """
     plain = replace(query, text=None, columns=(*COLUMNS, "payload"))
-    deadline, looked, size = time.monotonic() + SEARCH_SECONDS, 0, limit
+    deadline, looked, skipped, size = time.monotonic() + SEARCH_SECONDS, 0, 0, limit
     jobs: list[Job] = []
     text, letters_too = query.text or "", ByHome(store)
     while True:
@@ -106,9 +111,11 @@ def _page_of_text(context: Context, store: Store, query: Query, now: int, after:
             continue
         rows = [_row(found.rows[place]) for place in hits]
         jobs += [Job(context, row, state_of(row, now)) for row in rows]
+        chunks = sum(isinstance(row[-1], bytes) for row in found.rows)
+        skipped += chunks - sum(isinstance(found.rows[place][-1], bytes) for place in hits)
         looked, after = looked + len(found.rows), found.next
         if after is None or len(jobs) >= limit or looked >= SEARCHED or time.monotonic() >= deadline:
-            return JobPage(jobs, after, looked)
+            return JobPage(jobs, after, looked, skipped)
         size = min(_AT_ONCE, 2 * size)
 
 

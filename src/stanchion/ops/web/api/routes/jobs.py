@@ -59,7 +59,8 @@ def listed(call: Call) -> Answer:
         counted, kind = _counted(visit.store, query, wanted, len(found.jobs), whole=found.next is None)
     behind = None if found.next is None else cursors.write(scope, [found.next, began, counted, kind])
     shown = [summary_shape(job) for job in found.jobs]
-    return page(call, shown, behind, counted, kind)
+    answer = page(call, shown, behind, counted, kind)
+    return answer._replace(content={**answer.content, "skipped_chunks": found.skipped_chunks})
 
 
 def _counted(store: Store, query: Query, wanted: JobFilter, found: int, *, whole: bool) -> tuple[int, str]:

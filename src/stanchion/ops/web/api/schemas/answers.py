@@ -281,10 +281,14 @@ PAGES: Final = {
     "ProblemPage": ("ProblemKind", "Kinds of problems, by code."),
 }
 
+_BESIDE: Final[dict[str, dict[str, Schema]]] = {
+    "JobPage": {"skipped_chunks": whole("The chunks whose items a search for text has passed over.")}
+}
+
 ANSWERS: Final[dict[str, Schema]] = {
     **_JOBS,
     **_QUEUES,
     **_WATCH,
     **PARTS,
-    **{name: page_of(item, about) for name, (item, about) in PAGES.items()},
+    **{name: page_of(item, about, **_BESIDE.get(name, {})) for name, (item, about) in PAGES.items()},
 }

@@ -99,10 +99,11 @@ def answer(about: str, **properties: Schema) -> Schema:
     return of("object", about, properties=properties, required=list(properties))
 
 
-def page_of(item: str, about: str) -> Schema:
-    """Return the schema of a page of items."""
+def page_of(item: str, about: str, **more: Schema) -> Schema:
+    """Return the schema of a page of items. `more`: further fields."""
     return answer(
         about,
+        **more,
         items=several(ref(item)),
         next=maybe(text("Send it as `after` to get the items after these; null: there are none.")),
         count=ref("Count"),

@@ -70,6 +70,7 @@ def every(visit: Visit) -> Response:
         matching_text=counted(matching, len(found.jobs)),
         next=found.next,
         looked_at=found.looked_at if found.next else None,
+        skipped_chunks=found.skipped_chunks,
         after=visit.asked("after"),
         states=[*JobState],
         bands=[band.name for band in BANDS],
