@@ -26,6 +26,8 @@ from stanchion.stores.records.workers import QueueTimes, WorkerRow
 from stanchion.stores.registry import open_store
 from stanchion.streams import StreamSource
 from stanchion.telemetry.rollups import Point
+from stanchion_conformance.harness import new_job
+from stanchion_conformance.jobs.chunk_contents import chunk
 from tests.web.attacks import ATTACKS
 from tests.web.conftest import READ, Browser, site_of
 from tests.web.seed_parts import flights
@@ -94,6 +96,15 @@ class TestExpectations:
 
 
 class TestPipeline:
+    def test_a_station_with_chunks_shows_how_many_items_a_job_has(self, app: Stanchion) -> None:
+        etl = app.pipeline("packed")
+        etl.station("raw", to="end")(lambda item: item)
+        etl.station("end")(lambda item: item)
+        app.store.push([chunk(290, queue="packed.raw"), chunk(30, queue="packed.raw"), new_job(queue="packed.end")])
+        with closing(site_of(app)) as site:
+            text = Browser(site).get("/pipelines/packed").text
+        assert (text.count("items a job"), text.count(">160 items a job<")) == (1, 1)
+
     def test_the_station_that_holds_the_rest_is_named(self, browser: Browser, site: Site) -> None:
         assert "<h1>flights fails at clean</h1>" in browser.get("/pipelines/flights").text
         later(site, 70)

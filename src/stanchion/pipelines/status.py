@@ -34,6 +34,11 @@ def passed(counts: Counts, depth: Sizes, *, ends: bool) -> Passed:
     return Passed(out + dropped + counts.buried + depth.total, out, dropped, failed, counts.buried)
 
 
+def per_job(items: Sizes, jobs: Sizes) -> float | None:
+    """Return the items that a job carries on average; None without jobs."""
+    return items.total / jobs.total if jobs.total else None
+
+
 @dataclass(frozen=True, slots=True)
 class StationStatus:
     """One station at one moment.
@@ -55,6 +60,11 @@ class StationStatus:
     oldest: float
     rate: float | None = None
     jobs: Sizes = EMPTY
+
+    @property
+    def items_per_job(self) -> float | None:
+        """The live items that a job carries on average; None without any."""
+        return per_job(self.depth, self.jobs)
 
     @property
     def ended(self) -> int:

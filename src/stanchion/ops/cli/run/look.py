@@ -20,12 +20,14 @@ from stanchion.ops.reads.track import Track
 from stanchion.ops.words import plural
 from stanchion.pipelines import Pipeline
 from stanchion.pipelines.pipeline import plan_of
+from stanchion.pipelines.status import per_job
 from stanchion.stores.records.jobs import SECOND
 from stanchion.telemetry.rollups import point_of
 
 COLUMNS = [
     Column("STATION", shrinks=True, keeps_ends=True),
     Column("DEPTH", right=True),
+    Column("ITEMS/JOB", right=True, from_width=130),
     Column("RUNNING", right=True, from_width=90),
     Column("DELAYED", right=True, from_width=130),
     Column("WAITING", right=True, from_width=130),
@@ -129,6 +131,7 @@ class Look:
         return [
             one.name,
             count_cell(sizes.total, STATE_STYLES[JobState.READY]),
+            "" if (carried := per_job(sizes, one.jobs)) is None else f"{carried:,.0f}",
             count_cell(sizes.running, STATE_STYLES[JobState.RUNNING]),
             count_cell(sizes.scheduled, STATE_STYLES[JobState.SCHEDULED]),
             count_cell(sizes.waiting, STATE_STYLES[JobState.WAITING]),
