@@ -1,6 +1,6 @@
 """A pipeline whose stations run on Spark and are killed, and what must become of each item.
 
-raw ─┬─► priced ─┬─► paid     those whose zone is in the table
+raw ─┬─► priced ─┬─► paid     those whose zone is in the table; where the file `together` is, also a Spark station
      │           ├─► tallies  how many items of each zone a batch had
      │           └─► dropped, or dead where they don't fit
      ├─► 2 items of one, to priced
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 PORTION = 4
 """Items that are settled together."""
+
+TOGETHER = "together"
+"""A file in the folder of a pipeline in which two stations run in one plan."""
 
 HEARTBEAT = 2.0
 """Seconds between heartbeats of the workers in tasks: what a dead one had goes back after three of these."""
@@ -63,8 +66,11 @@ def pipeline(app: Stanchion, folder: Path) -> Pipeline:
     etl.station("raw", to="priced", retry=often)(killing.Doomed(raw, folder))
     schema = "n int, zone string, part int"
     etl.spark_station("priced", to=["paid", "tallies"], schema=schema, max_per_batch=5 * PORTION)(priced)
-    for end in ("paid", "tallies"):
-        etl.station(end)(lambda item: item)
+    if (folder / TOGETHER).exists():
+        etl.spark_station("paid", schema="n int, zone string, part int, fare int")(lambda items: items)
+    else:
+        etl.station("paid")(lambda item: item)
+    etl.station("tallies")(lambda item: item)
     return etl
 
 
@@ -95,7 +101,9 @@ def found(etl: Pipeline) -> dict[str, Any]:
     """Return what has become of the items."""
 
     def results(station: str) -> list[Any]:
-        done: list[Any] = [job.result for job in etl.queue(station).find(state="done", limit=10_000)]
+        # A chunk that breaks its batch alone is cut; its parts have the results.
+        jobs = [job for job in etl.queue(station).find(state="done", limit=10_000) if job.items != 0]
+        done: list[Any] = [job.result for job in jobs]
         return [one for found in done for one in (found if isinstance(found, Chunk) else [found])]
 
     tallies: Counter[str] = Counter()

@@ -176,6 +176,8 @@ def test_a_failure_is_found_at_its_station(spark: "SparkSession", app: Stanchion
 
     etl.spark_station("end", schema="n int")(lambda items: items)
     etl.push_many([{"n": n} for n in range(6)])
+    run(spark, etl, "raw")
+    assert etl.queue("clean").size().total == 6
     engine.run(etl, spark=spark, available_now=True)
     assert sorted(one["n"] for one in results(etl, "end")) == [0, 1, 2, 4, 5]
     (letter,) = etl.dead_letters.find()

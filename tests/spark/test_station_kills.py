@@ -70,6 +70,18 @@ def test_chunks(spark: "SparkSession", request: pytest.FixtureRequest, tmp_path:
         run_until_all_died(app, tmp_path, lambda: killed_stations.run(spark, app.url, tmp_path), 40, size=7)
 
 
+@pytest.mark.parametrize("size", [None, 7])
+@pytest.mark.parametrize("url", ["sqlite", "pg_url", "mariadb_url", "redis_url", "mongo_url"])
+def test_two_stations_in_one_plan(
+    spark: "SparkSession", request: pytest.FixtureRequest, tmp_path: Path, url: str, size: int | None
+) -> None:
+    """An item that has passed both stands at the first one until both are stored."""
+    (tmp_path / killed_stations.TOGETHER).touch()
+    with opened(f"sqlite:///{tmp_path / 'jobs.db'}" if url == "sqlite" else request.getfixturevalue(url)) as app:
+        killing.kill_at(tmp_path, "after part at priced", "after made", *["before portion", "after portion"] * 3)
+        run_until_all_died(app, tmp_path, lambda: killed_stations.run(spark, app.url, tmp_path), 40, size=size)
+
+
 @pytest.mark.parametrize("url", ["pg_url", "redis_url", "mongo_url"])
 def test_on_servers(spark: "SparkSession", request: pytest.FixtureRequest, tmp_path: Path, url: str) -> None:
     with opened(request.getfixturevalue(url)) as app:

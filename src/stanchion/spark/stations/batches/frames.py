@@ -14,7 +14,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Set
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _STAGED = "attempt string, staged bigint"
-
-SETTLED_MOST: Final = 10_000
-"""Items of one settlement: as many as Spark hands to Python at once."""
 
 
 def work_on_frame(reserved: ReservedItems, like: DataFrame, batch: SinkBatch, behind: Set[str]) -> None:
@@ -135,7 +132,7 @@ class _Outputs:
 
         def move(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             ends = PassedItems(stations)
-            for given in grouped(found, SETTLED_MOST):
+            for given in grouped(found):
                 jobs = reserved.rows(list(given))
                 yield taken(len(given), reserved.settle([ends.single(row, given[row.id]) for row in jobs], jobs))
             ends.close()

@@ -32,15 +32,16 @@ from stanchion.stores.records.outcomes import Extend, Move, Outcome, Progress, T
 from stanchion.stores.rules.lifecycle.outcomes import commit_of, has_to_be_stored, passed_on
 
 
-def grouped(found: Iterable[pa.RecordBatch], most: int) -> Iterator[dict[str, list[ItemRow]]]:
-    """Yield rows by their items, up to `most` items at once. The rows of an item follow each other."""
+def grouped(found: Iterable[pa.RecordBatch]) -> Iterator[dict[str, list[ItemRow]]]:
+    """Yield the rows of each batch by their items. The rows of an item follow each other, also in the next batch."""
     groups: dict[str, list[ItemRow]] = {}
     for batch in found:
         for row in batch.to_pylist():
-            if row[ID] not in groups and len(groups) == most:
-                yield groups
-                groups = {}
             groups.setdefault(row[ID], []).append(row)
+        if len(groups) > 1:
+            last, rows = groups.popitem()
+            yield groups
+            groups = {last: rows}
     if groups:
         yield groups
 
