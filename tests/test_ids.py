@@ -56,4 +56,18 @@ def test_no_id_of_a_room_returns() -> None:
     for _ in range(1000):
         found.append(ids.id_within(found[-1], 0))
     assert found == sorted(set(found))
-    assert ids.id_within(found[0], 7) != ids.id_within(found[0], 7)
+    assert len({ids.id_within(found[0], 7) for _ in range(3)}) > 1
+
+
+def test_rooms_of_other_processes_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made in the same millisecond, each by a process of its own."""
+    monkeypatch.setattr(ids, "_lock", ids._lock)
+    monkeypatch.setattr(ids, "_last", ids._last)
+    monkeypatch.setattr(ids, "_random", b"")
+    now = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now)
+    found = set()
+    for _ in range(3000):
+        ids._in_forked_child()
+        found.add(ids.new_id_with_room())
+    assert len(found) == 3000

@@ -283,6 +283,7 @@ DONT_WAIT: dict[str, Callable[[Any], Any]] = {
     "Enqueuer.s": lambda x: x.enqueuer.s(1),
     "Enqueuer.si": lambda x: x.enqueuer.si(1),
     "Topic.new_id": lambda x: x.topic.new_id(),
+    "Job.item": lambda x: x.held.item(0),
     "Topic.subscriber": lambda x: x.topic.subscriber("audit")(x.task),
     "Schedule.next": lambda x: x.schedule.next(2),
     "Pipeline.expect": lambda x: x.etl.expect,

@@ -53,13 +53,17 @@ def new_id() -> str:
     return f"{_head(number >> 48)}{number & _LAST_GROUP:012x}"
 
 
-_ROOM_BITS, _TURN_BITS = 64, 40
+_ROOM_BITS, _TURN_BITS = 36, 16
+"""What is left of an id's random bits keeps the rooms of different processes apart: 37."""
 PLACES: Final = 1 << _ROOM_BITS - _TURN_BITS
 """Places in the room of an id."""
 
 
 def new_id_with_room() -> str:
-    """Return one id, behind which there is room for the ids of parts: see `id_within`."""
+    """Return one id, behind which there is room for the ids of parts: see `id_within`.
+
+    For jobs of which a process makes few a millisecond: two processes may make the same one of 2**37 then.
+    """
     first = _first_of(2 << _ROOM_BITS)
     return _text(-(-first >> _ROOM_BITS) << _ROOM_BITS)
 
@@ -75,9 +79,9 @@ def id_within(one: str, place: int) -> str:
     room, turn = number >> _ROOM_BITS << _ROOM_BITS, number & (1 << _TURN_BITS) - 1
     place = min(place, PLACES - 1)
     if number >> _TURN_BITS == (room >> _TURN_BITS) + place:
-        turn += 1  # never one that its line has had: a job with a known id is not stored again
+        turn = (turn + 1) % (1 << _TURN_BITS)  # none that its line has had: a job with a known id is not stored again
     else:
-        turn = int.from_bytes(os.urandom(4))
+        turn = int.from_bytes(os.urandom(_TURN_BITS // 8)) >> 1
     return _text(room | place << _TURN_BITS | turn)
 
 

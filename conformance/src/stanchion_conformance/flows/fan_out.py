@@ -88,6 +88,7 @@ class TestFanOut:
             max_attempts=3,
             timeout=9.5,
             origin=parent.id,
+            enqueued_at=parent.enqueued_at,
         )
         store.settle([into(parent, child)])
         row = row_of(store, child.id)

@@ -15,7 +15,7 @@ from stanchion.context.queues.settings import settings_of
 from stanchion.core.chunks.chunk import Chunk
 from stanchion.core.chunks.cutting import fitting
 from stanchion.core.chunks.stored import stored
-from stanchion.core.ids import new_id_with_room
+from stanchion.core.ids import new_id
 from stanchion.core.values.framing import Content
 from stanchion.core.values.plain import plain_model
 from stanchion.errors import InvalidInput
@@ -300,7 +300,7 @@ class Division:
 
     def _add(self, job: NewJob, part: Chunk, trail: str) -> None:
         """Add a part. Its items were counted on arrival, so they don't count as pushed."""
-        job = job._replace(id=new_id_with_room(), origin=self._row.id, trail=trail)
+        job = job._replace(id=new_id(), origin=self._row.id, trail=trail)
         if self._in_order:
             job = placed(self._row, job, part)
         self._jobs.append(job)
