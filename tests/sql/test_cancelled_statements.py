@@ -52,7 +52,7 @@ def test_postgresqls_driver_without_a_code() -> None:
 
 def cancel_on_postgresql(url: str) -> int:
     """Cancel all statements that wait for a lock; return their number."""
-    with psycopg.connect(url, autocommit=True) as operator:
+    with psycopg.connect(url, autocommit=True, options="-c statement_timeout=0") as operator:
         found = operator.execute(
             "SELECT pg_cancel_backend(pid) FROM pg_stat_activity "
             "WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -229,7 +229,7 @@ def test_a_call_that_never_gets_through(called: tuple[Callable[[], Any], psycopg
 
 def rolled_back(url: str) -> int:
     """Return the number of transactions that were rolled back in this database."""
-    with psycopg.connect(url, autocommit=True) as operator:
+    with psycopg.connect(url, autocommit=True, options="-c statement_timeout=0") as operator:
         operator.execute("SELECT pg_stat_clear_snapshot()")
         found = operator.execute(
             "SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()"
