@@ -38,13 +38,16 @@ def report(
 
     running = spark or session(**_MODEST)
     try:
+        from pyspark import StorageLevel
+
         from stanchion.spark.reporting.figures import figures_of, p95_of, whole_of
         from stanchion.spark.reporting.source import finished_jobs
     except ModuleNotFoundError:
         raise MissingExtra("spark", "the report") from None
 
     place = None if folder is None else Path(folder).absolute()
-    jobs = finished_jobs(running, app, place, since, until, names).persist()
+    # In memory, a wide file's rows would leave the aggregates of a small heap none.
+    jobs = finished_jobs(running, app, place, since, until, names).persist(StorageLevel.DISK_ONLY)
     try:
         figures = figures_of(jobs, [] if app is None else order_of(app))
     finally:
