@@ -8,12 +8,15 @@ from typing import Any
 WRITE_FLOOR = "floor"
 """What Spark alone needs for such rows."""
 
+CHUNKS = "chunks"
+"""Jobs of many rows."""
+
 WRITERS: dict[str, str] = {
     "raw": "writing:copy",
     "push_many": "writing:push_many",
     "jdbc": "writing:jdbc",
     "stanchion": "writing:stanchion",
-    "chunks": "writing:chunks",
+    CHUNKS: "writing:chunks",
     WRITE_FLOOR: "writing:nowhere",
 }
 
@@ -21,7 +24,7 @@ SQLITE_WRITERS: dict[str, str] = {
     "raw": "writing:insert",
     "push_many": "writing:push_many",
     "stanchion": "writing:stanchion",
-    "chunks": "writing:chunks",
+    CHUNKS: "writing:chunks",
     WRITE_FLOOR: "writing:nowhere",
 }
 
@@ -44,6 +47,7 @@ STREAMS: dict[str, str] = {
     FLOOR: "streaming:rows_to_nowhere",
     "stanchion": "streaming:append",
     "move": "streaming:move",
+    CHUNKS: "streaming:chunks",
 }
 
 SINGLES: dict[str, str] = {

@@ -10,13 +10,16 @@ from benchmarks.bench import Bench
 from benchmarks.measure import MeasurementFailed
 from benchmarks.readings import Reading
 from benchmarks.rounds import Arena
-from benchmarks.spark import FLOOR, WRITE_FLOOR, load
+from benchmarks.spark import CHUNKS, FLOOR, WRITE_FLOOR, load
 
 WARM_UP = 2000
 """Rows that go the same way before those that count, on a database of their own."""
 
 PER_BATCH = {"postgresql": 50_000}
 PER_BATCH_ELSEWHERE = 10_000
+TIMES_IN_CHUNKS = 10
+"""So many times as many rows are streamed, and taken into a batch, if jobs carry many."""
+
 PIPELINES = (1000, 10_000, 100_000)
 """Items of a pipeline."""
 
@@ -61,18 +64,23 @@ def stream(bench: Bench, arena: Arena, name: str, number: int) -> Iterator[Readi
     """Jobs from queue to queue, acknowledged."""
     from benchmarks.spark.engine import fill, opened
     from benchmarks.spark.streaming import CLEAN, RAW
+    from benchmarks.spark.writing import chunks
 
-    database, jobs = bench.database(arena.database), bench.sizes.streamed
-    per_batch = PER_BATCH.get(arena.database, PER_BATCH_ELSEWHERE)
-    for count in (min(WARM_UP, jobs), jobs):
+    database, times = bench.database(arena.database), TIMES_IN_CHUNKS if name == CHUNKS else 1
+    rows, per_batch = bench.sizes.streamed * times, PER_BATCH.get(arena.database, PER_BATCH_ELSEWHERE) * times
+    for count in (min(WARM_UP, rows), rows):
         with database.fresh() as place, bench.scratch("stream") as folder, opened(place) as app:
-            fill(app, RAW, count)
+            if name == CHUNKS:
+                chunks(bench.spark(), place, count, RAW)
+            else:
+                fill(app, RAW, count)
             database.tidy(place)
             seconds = load(arena.contenders[name])(bench.spark(), place, folder, per_batch)
             if name != FLOOR:
-                _check(name, (app.queue(RAW).size().total, app.queue(CLEAN).size().total), (0, count))
-    extra = {"with start and end": jobs / seconds.whole, "jobs": jobs, "per batch": per_batch}
-    yield Reading(f"{arena.title}, Spark stream", name, number, jobs / seconds.in_batches, extra)
+                items = app.store.stats([RAW, CLEAN], ["items"])
+                _check(name, tuple(items[queue].items.total for queue in (RAW, CLEAN)), (0, count))
+    extra = {"with start and end": rows / seconds.whole, "rows": rows, "per batch": per_batch}
+    yield Reading(f"{arena.title}, Spark stream", name, number, rows / seconds.in_batches, extra)
 
 
 def single(bench: Bench, arena: Arena, name: str, number: int) -> Iterator[Reading]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from benchmarks.contenders import Place
 from benchmarks.measure import GAPS, TIMEOUT, MeasurementFailed
 from benchmarks.spark.engine import opened, payloads, url_of
+from benchmarks.spark.writing import BLOCK
 from stanchion import Queue, Worker
 
 if TYPE_CHECKING:
@@ -40,6 +41,11 @@ def append(spark: SparkSession, place: Place, folder: Path, per_batch: int) -> S
 def move(spark: SparkSession, place: Place, folder: Path, per_batch: int) -> Streamed:
     """Each job goes on to the other queue."""
     return _stream(_query(spark, place, folder, "move", _MOVED, per_batch))
+
+
+def chunks(spark: SparkSession, place: Place, folder: Path, per_batch: int) -> Streamed:
+    """The same, of jobs of many rows into jobs of many rows."""
+    return _stream(_query(spark, place, folder, "append", _APPENDED, per_batch).option("rowsPerJob", BLOCK))
 
 
 def micro_batches(spark: SparkSession, place: Place, folder: Path, samples: int) -> list[float]:

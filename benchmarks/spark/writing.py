@@ -91,12 +91,12 @@ def stanchion(spark: SparkSession, place: Place, count: int) -> float:
         return perf_counter() - began
 
 
-def chunks(spark: SparkSession, place: Place, count: int) -> float:
+def chunks(spark: SparkSession, place: Place, count: int, queue: str = QUEUE) -> float:
     """By Spark and Stanchion, all or nothing, as jobs of many rows."""
     with opened(place):
         began = perf_counter()
         rows: DataFrame = spark.range(count).selectExpr(f"{_payload()} as payload").select("payload.*")
-        options = {"url": url_of(place), "queue": QUEUE, "rowsPerJob": str(BLOCK)}
+        options = {"url": url_of(place), "queue": queue, "rowsPerJob": str(BLOCK)}
         rows.write.format("stanchion").mode("append").options(**options).save()
         return perf_counter() - began
 
