@@ -1,4 +1,7 @@
-"""The pipeline that is measured: raw → clean → short or long, with next to nothing to do at each station."""
+"""The pipelines that are measured: raw → clean → short or long, with next to nothing to do at each station.
+
+`line` ends all items in `short`, so that chunks are never divided.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def items(count: int) -> Iterator[pa.Table]:
 
 
 def declared(app: Stanchion, kind: str, **options: Any) -> Pipeline:
-    """Declare the stations with functions of this kind: item, arrow or pandas. `options`: of the pipeline."""
+    """Declare the stations with functions of this kind: item, arrow, pandas or line. `options`: of the pipeline."""
     etl = app.pipeline("bench", **options)
     _KINDS[kind](etl)
     return etl
@@ -102,4 +105,18 @@ def _of_pandas(etl: Pipeline) -> None:
         return items[["item", "n", "km"]]
 
 
-_KINDS = {"item": _of_items, "arrow": _of_arrow, "pandas": _of_pandas}
+def _in_a_line(etl: Pipeline) -> None:
+    @etl.station("raw", to="clean", takes="arrow")
+    def raw(items: pa.Table) -> pa.Table:
+        return items.append_column("km", pc.multiply(items["miles"], KM))
+
+    @etl.station("clean", to="short", takes="arrow")
+    def clean(items: pa.Table) -> pa.Table:
+        return items.append_column("short", pc.less(items["miles"], SHORT))
+
+    @etl.station("short", takes="arrow")
+    def short(items: pa.Table) -> pa.Table:
+        return items.select(["item", "n", "km"])
+
+
+_KINDS = {"item": _of_items, "arrow": _of_arrow, "pandas": _of_pandas, "line": _in_a_line}

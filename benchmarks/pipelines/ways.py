@@ -117,6 +117,8 @@ WAYS: dict[str, Way] = {
     "chunks, pandas": Way(_push_chunks, partial(_worker, "pandas")),
     "chunks, Arrow": Way(_push_chunks, partial(_worker, "arrow")),
     "chunks, Arrow, two processes": Way(_push_chunks, partial(_worker, "arrow"), processes=2),
+    "chunks, Arrow, undivided, stored at each station": Way(_push_chunks, _always("line")),
+    "chunks, Arrow, undivided": Way(_push_chunks, partial(_worker, "line")),
     "chunks, item functions on Spark": Way(_push_chunks, partial(_spark, "item")),
     "chunks, Arrow on Spark": Way(_push_chunks, partial(_spark, "arrow")),
     "by hand, Arrow": Way(_by_hand, by_hand.work),

@@ -3,6 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from stanchion import Pipeline, Stanchion
+from tests.pipeline.watched import Watched
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -16,3 +17,9 @@ def app(request, tmp_path) -> Iterator[Stanchion]:
 @pytest.fixture
 def etl(app: Stanchion) -> Pipeline:
     return app.pipeline("etl")
+
+
+@pytest.fixture
+def watched(app: Stanchion) -> Watched:
+    app.setup()
+    return Watched(app)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 from stanchion.context import HasContext, context_of
 from stanchion.context.context import Context
@@ -13,7 +13,7 @@ from stanchion.core.concurrency.aio import off_loop
 from stanchion.core.names.partition_names import checked_queue
 from stanchion.core.retry import Retry
 from stanchion.core.times import moment
-from stanchion.core.values.framing import as_content, as_text
+from stanchion.core.values.framing import as_content, as_text, encoded
 from stanchion.errors import InvalidInput
 from stanchion.jobs.call import encoded_result, with_checkpoint
 from stanchion.jobs.failures import Failure, failure_of
@@ -25,6 +25,8 @@ from stanchion.stores.records.jobs import JobRow, JobState, Lease, NewJob
 from stanchion.stores.rules.lifecycle.jobs import arrival_payload
 from stanchion.stores.rules.lifecycle.outcomes import commit_of
 from stanchion.telemetry.traces import Block
+
+Ended = TypeVar("Ended", bound=outcomes.Outcome | None)
 
 _CONTENTS = names(Kind.CONTENT)
 
@@ -62,7 +64,7 @@ class Passing(NamedTuple):
 
     def after(self, row: JobRow, move: outcomes.Move, job: HeldJob | None = None) -> Passing:
         """Return the way behind a further station. `row`: the item there; `move`: its end; `job`: for `behind`."""
-        kept = arrival_payload(row) if move.keep_arrival else None
+        kept = encoded(arrival_payload(row)) if move.keep_arrival else None
         passage = outcomes.Passage(move.queue, move.payload is not None, kept)
         return self._replace(passages=(*self.passages, passage), behind=(*self.behind, (move, job)))
 
@@ -73,11 +75,20 @@ class Passing(NamedTuple):
         return outcomes.Pass(
             first.lease,
             self.passages,
-            then._replace(lease=first.lease),
-            None if here.payload == first.payload else here.payload,
+            encoded_outcome(then)._replace(lease=first.lease),
+            None if here.payload == first.payload else encoded(here.payload),
             None if here.headers == first.headers else here.headers,
             before.keep_entry,
         )
+
+
+def encoded_outcome(outcome: Ended) -> Ended:
+    """Return an outcome as a store takes it: a chunk that moves on as a whole is encoded."""
+    if isinstance(outcome, outcomes.Move) and outcome.payload is not None:
+        return outcome._replace(payload=encoded(outcome.payload))
+    if isinstance(outcome, outcomes.Continue):
+        return outcome._replace(job=outcome.job._replace(payload=encoded(outcome.job.payload)))
+    return outcome
 
 
 class HeldJob(Job):
@@ -273,7 +284,7 @@ def hold_passing(job: HeldJob, passing: Passing | None) -> None:
 
 def stored_outcome(job: HeldJob, outcome: outcomes.Ending) -> outcomes.Ending:
     """Return the outcome of a job for the store."""
-    return outcome if job._passing is None else job._passing.stored(job._row, outcome)
+    return encoded_outcome(outcome) if job._passing is None else job._passing.stored(job._row, outcome)
 
 
 def ask_to_stop(job: HeldJob) -> None:

@@ -19,6 +19,7 @@ from stanchion.jobs.failures import Failure, described, failure_of, with_cause
 from stanchion.jobs.held_job import (
     Passing,
     Settlement,
+    encoded_outcome,
     hold_passing,
     is_asked_to_stop,
     lease_of,
@@ -321,7 +322,8 @@ def _attempted(context: Context, row: JobRow) -> Attempted:
         value = execution.call()
         if execution.work.is_async:
             value = run_to_end(value)
-        return Attempted(job, outcome_of_value(execution, value), value if isinstance(value, Outcome) else None)
+        outcome = encoded_outcome(outcome_of_value(execution, value))
+        return Attempted(job, outcome, value if isinstance(value, Outcome) else None)
     except (Exception, SystemExit) as raised:  # a task may raise anything; it is kept with the job
         return Attempted(job, outcome_of_error(execution, raised), raised)
 

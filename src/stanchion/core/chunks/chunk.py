@@ -23,11 +23,13 @@ class Chunk(Sequence[object]):
     An item is named by the id of the job that was pushed, the root, and its position there. Parts keep these names.
     """
 
-    __slots__ = ("_content", "_encoded", "_size", "_values")
+    __slots__ = ("_content", "_encoded", "_size", "_values", "held")
 
     def __init__(self, size: int, content: Content | None = None, encoded: bytes | None = None) -> None:
         self._size, self._content, self._encoded = size, content, encoded
         self._values: list[object] | None = None
+        self.held: bytes | None = None
+        """The content that it was opened from in memory."""
 
     @classmethod
     def of(cls, items: Sequence[object], what: str = "payload", to_plain: ToPlain = plain_model) -> Chunk:
@@ -98,6 +100,21 @@ class Chunk(Sequence[object]):
 
             self._encoded = chunk_with(self._size, encode(self.content()))
         return self._encoded
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether `encoded` costs nothing."""
+        return self._encoded is not None
+
+    def fits(self, max_bytes: int) -> bool:
+        """Return whether it takes at most so many bytes; it is encoded only if its columns don't tell."""
+        return (not self.is_encoded and self.content().bound() <= max_bytes) or len(self.encoded()) <= max_bytes
+
+    def reopened(self, held: bytes) -> Chunk:
+        """Return the chunk as if it were decoded: its items are none that a function has changed. `held`: for it."""
+        made = self._with(self.content().settled())
+        made.held = held
+        return made
 
     @property
     def values(self) -> list[object]:

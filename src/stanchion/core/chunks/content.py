@@ -19,6 +19,11 @@ from stanchion.errors import InvalidInput
 Indices: TypeAlias = "Sequence[int] | pa.Array"
 """Places of items, as integers."""
 
+_COMPRESSED_WORST = 64
+"""A column that can't be compressed grows by less than this part of it."""
+_METADATA_MOST = 4
+"""Times the size of the schema that all metadata takes at most."""
+
 
 class Form(StrEnum):
     """How items are stored."""
@@ -53,14 +58,27 @@ class Content(NamedTuple):
     def take(self, indices: Indices) -> Content:
         """Return the content of these items, in this order."""
         chosen = _integers(indices, pa.int64())
-        positions = chosen.cast(pa.int32()) if self.positions is None else self.positions.take(chosen)
-        return Content(self.form, self.table.take(chosen), self.root, _unless_counting(positions))
+        return Content(self.form, self.table.take(chosen), self.root, _unless_counting(self.positions_at(chosen)))
+
+    def positions_at(self, chosen: pa.Array) -> pa.Array:
+        """Return the positions of these items, given as an array of integers: as integers of 32 bits."""
+        return chosen.cast(pa.int32()) if self.positions is None else self.positions.take(chosen)
 
     def text_at(self, index: int) -> str:
         """Return the JSON of an item."""
         if self.form is Form.JSON:
             return document_at(self.table, index)
         return Codec().plain(self.part(index, index + 1).items()[0], "payload")
+
+    def bound(self) -> int:
+        """Return a number of bytes that the encoded content does not exceed."""
+        columns: int = self.table.nbytes + (0 if self.positions is None else self.positions.nbytes)
+        metadata: int = self.table.schema.serialize().size + 1024
+        return columns + columns // _COMPRESSED_WORST + _METADATA_MOST * metadata
+
+    def settled(self) -> Content:
+        """Return the content as decoding leaves it: each column in one piece."""
+        return self._replace(table=self.table.combine_chunks())
 
     def longest(self, most: int) -> int:
         """Return the bytes of the longest JSON of an item; a greater number may stand for it, up to `most`."""

@@ -29,7 +29,7 @@ def fitting(chunk: Chunk, max_bytes: int) -> Iterator[Chunk]:
 
     Items keep their names if the chunk has a root; else halves are numbered anew, as jobs of their own.
     """
-    if len(chunk) <= 1 or len(chunk.encoded()) <= max_bytes:
+    if len(chunk) <= 1 or chunk.fits(max_bytes):
         yield chunk
         return
     half = len(chunk) // 2

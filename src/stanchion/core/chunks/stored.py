@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stanchion.core.chunks.chunk import Chunk
 from stanchion.core.values.codec import Codec
-from stanchion.core.values.framing import Content
+from stanchion.core.values.framing import Content, InMemory
 
 
 def stored(codec: Codec, chunk: Chunk, what: str = "payload") -> Content:
@@ -12,6 +12,17 @@ def stored(codec: Codec, chunk: Chunk, what: str = "payload") -> Content:
     return codec.encode_json(chunk.text(0), what) if len(chunk) == 1 else codec.sealed_chunk(chunk.encoded())
 
 
+def passing(codec: Codec, chunk: Chunk) -> Content:
+    """Return the content of a chunk that may go on in memory: it is encoded later, unless it is already."""
+    if chunk.held is not None:
+        return chunk.held
+    if len(chunk) == 1 or chunk.is_encoded:
+        return stored(codec, chunk)
+    return InMemory(chunk, lambda: codec.sealed_chunk(chunk.encoded()))
+
+
 def opened(codec: Codec, content: bytes) -> Chunk:
     """Return the chunk of a stored content."""
+    if isinstance(content, InMemory):
+        return content.chunk.reopened(content)
     return Chunk.decoded(codec.opened_chunk(content))

@@ -7,14 +7,21 @@ is what `content` encodes, or that encrypted.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from typing import Final, NamedTuple
+from functools import cache, cached_property
+from itertools import count
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from stanchion.core.chunks.chunk import Chunk
 
 Content = str | bytes
 """A payload or a result as stored: text, or the bytes of a chunk."""
 
 _HEADER = 4
 """Bytes before the body."""
+
+_NUMBERS = count()
+"""Numbers of contents in memory."""
 
 MAX_ITEMS = 2**31 - 1
 """Maximum number of items of a chunk: positions are signed integers of 32 bits."""
@@ -33,6 +40,36 @@ def chunk_with(items: int, body: bytes) -> bytes:
 def body_of(chunk: bytes) -> memoryview:
     """Return the body of a chunk, without copying it."""
     return memoryview(chunk)[_HEADER:]
+
+
+class InMemory(bytes):
+    """The content of a chunk on its way from station to station in memory: encoded when a store needs it.
+
+    As bytes it has the number of items and a number of its own, so that it equals no other content.
+    """
+
+    chunk: Chunk
+    encode: Callable[[], bytes]
+
+    def __new__(cls, chunk: Chunk, encode: Callable[[], bytes]) -> InMemory:
+        """Hold a chunk. `encode`: returns the bytes to store."""
+        made = super().__new__(cls, chunk_with(len(chunk), next(_NUMBERS).to_bytes(8)))
+        made.chunk, made.encode = chunk, encode
+        return made
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """The bytes to store."""
+        return self.encode()
+
+    def __reduce__(self) -> tuple[type[bytes], tuple[bytes]]:
+        """Pickle the bytes to store."""
+        return bytes, (self.encoded,)
+
+
+def encoded(content: Content) -> Content:
+    """Return a content as it is stored."""
+    return content.encoded if isinstance(content, InMemory) else content
 
 
 MARK: Final = "~"

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from stanchion.context.queues.settings import settings_of
 from stanchion.core.chunks.chunk import Chunk
 from stanchion.core.chunks.cutting import fitting
-from stanchion.core.chunks.stored import stored
+from stanchion.core.chunks.stored import passing, stored
 from stanchion.core.ids import new_id
 from stanchion.core.values.framing import Content
 from stanchion.core.values.plain import plain_model
@@ -68,8 +68,11 @@ class Division:
         self._written: Sequence[int] = ()
         """The places of the items that became rows."""
 
-    def outcome(self, ends: Ends) -> Ending:
-        """Return the outcome. Raises InvalidInput if the items part on too many ways."""
+    def outcome(self, ends: Ends, *, in_memory: bool = False) -> Ending:
+        """Return the outcome. Raises InvalidInput if the items part on too many ways.
+
+        `in_memory`: a chunk that moves as a whole need not be encoded yet.
+        """
         if self._in_order:
             cut_behind(self._items, ends)
         if self._station.tables:
@@ -83,7 +86,8 @@ class Division:
         if together and len(going_on) == 1 and not self._written:
             ((way, parts),) = going_on.items()
             if len(parts) == 1 and len(parts[0]) == len(self._items):
-                return self._station.moved(self._row, way, self._stored(parts[0]))
+                whole = passing(self._codec, parts[0]) if in_memory else self._stored(parts[0])
+                return self._station.moved(self._row, way, whole)
         if self._alone and (alike := self._alike(ends)) is not None:
             return alike
         return self._divided(ends, going_on)

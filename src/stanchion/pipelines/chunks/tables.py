@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from stanchion.core.chunks.arrow import counting, pa, pc
+from stanchion.core.chunks.arrow import counting, distinct, pa, pc
 from stanchion.core.chunks.chunk import Chunk
 from stanchion.errors import InvalidInput
 from stanchion.pipelines.chunks.ends import END, Takes
 from stanchion.pipelines.send import Send
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ITEM, ERROR = "item", "error"
 CALLS_MOST: Final = 500
@@ -46,7 +49,13 @@ def table_for(takes: Takes, items: Chunk) -> object:
     if takes == "arrow":
         return numbered
     library = library_for(takes)
-    return numbered.to_pandas(types_mapper=library.ArrowDtype) if takes == "pandas" else library.from_arrow(numbered)
+    return _frame(library, numbered) if takes == "pandas" else library.from_arrow(numbered)
+
+
+def _frame(pandas: ModuleType, table: pa.Table) -> object:
+    """Return a DataFrame of Arrow's types, as `to_pandas` makes it in four times the time."""
+    columns = zip(table.schema.names, table.columns, strict=True)
+    return pandas.DataFrame({name: pandas.arrays.ArrowExtensionArray(column) for name, column in columns}, copy=False)
 
 
 def library_for(takes: Takes) -> ModuleType:
@@ -87,8 +96,7 @@ def returned(found: object, items: Chunk, *, merges: bool) -> Returned:
     made = Chunk.of_table(table)
     if places is None:
         return Returned(made, None, failed)
-    kept = items.take(places).content()
-    return Returned(made.named(kept.root, kept.all_positions()), places, failed)
+    return Returned(made.named(items.root, items.content().positions_at(places)), places, failed)
 
 
 def ended_in(tables: Sequence[Returned], size: int) -> int:
@@ -96,8 +104,8 @@ def ended_in(tables: Sequence[Returned], size: int) -> int:
     if any(table.places is None for table in tables):  # new items, made of them all
         return size
     places = [table.places for table in tables]
-    places += [pa.array([place for place, _ in table.failed], pa.int32()) for table in tables]
-    return int(pc.count_distinct(pa.concat_arrays(places)).as_py()) if places else 0
+    places += [pa.array([place for place, _ in table.failed], pa.int32()) for table in tables if table.failed]
+    return distinct(pa.concat_arrays(places), size) if places else 0
 
 
 def sends_in(value: object, sends: Sequence[Send] | None) -> Sequence[Send]:
@@ -153,7 +161,7 @@ def _arrow(found: object) -> pa.Table:
     if isinstance(found, pa.Table):
         return found
     if hasattr(found, "to_numpy") and type(found).__module__.startswith("pandas"):
-        return pa.Table.from_pandas(found, preserve_index=False)
+        return _table_of(found)
     if hasattr(found, "to_arrow") and type(found).__module__.startswith("polars"):
         oldest = import_module("polars").CompatLevel.oldest()  # Arrow can't filter views, its newest texts
         table: pa.Table = found.to_arrow(compat_level=oldest)
@@ -165,6 +173,17 @@ def _arrow(found: object) -> pa.Table:
             f"a batch function must return a table of pyarrow, pandas or polars, or Sends of such, not "
             f"{type(found).__name__}"
         ) from None
+
+
+def _table_of(frame: pd.DataFrame) -> pa.Table:
+    """Return the table that `from_pandas` makes; where names and values allow it, in a fifth of the time."""
+    names = list(frame.columns)
+    if len({*names}) == len(names) and all(isinstance(name, str) for name in names):
+        try:
+            return pa.table({name: pa.array(column, from_pandas=True) for name, column in frame.items()})
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            pass  # the error of `from_pandas` names the column
+    return pa.Table.from_pandas(frame, preserve_index=False)
 
 
 def _places(table: pa.Table, size: int) -> pa.Array | None:

@@ -97,7 +97,7 @@ class ChunkWork:
         """Return the outcome of the chunk for the ends of its items."""
         assert isinstance(payload, Chunk)  # noqa: S101 - `arguments` passes it on
         assert isinstance(value, Ends)  # noqa: S101 - the functions return it
-        return Division(self.station, row, payload).outcome(value)
+        return Division(self.station, row, payload).outcome(value, in_memory=True)
 
     def cut(self, payload: object) -> Ending:
         """Return the outcome that cuts the chunk into parts, none of which was begun."""

@@ -163,7 +163,7 @@ gives it up. `pop` is atomic, so exactly one of them does."""
 
 
 def for_the_store(job: Reservation, end: Finished) -> Finished:
-    """Return the end of a job that came to its station in memory, as the store gets it."""
+    """Return the end of a job that came to its station in memory, or of a chunk, as the store gets it."""
     outcome, _, error = end
     assert not isinstance(outcome, outcomes.Renewal)  # noqa: S101 - it is an end
     return None if outcome is None else stored_outcome(job, outcome), job, error

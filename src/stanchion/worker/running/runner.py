@@ -349,7 +349,7 @@ class Runners:
                 self.riders -= riders
                 self.ridden += riders
         self._tell(attempt, ends)
-        if isinstance(attempt, Attempt) and attempt.passing is not None:
+        if isinstance(attempt, Attempt) and (attempt.passing is not None or attempt.row.items is not None):
             ends = [for_the_store(attempt.job, ends[0])]
         self._finish(ends)
 

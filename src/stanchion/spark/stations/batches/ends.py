@@ -14,6 +14,7 @@ from typing import Final, TypedDict
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stanchion.core.chunks.arrow import distinct
 from stanchion.core.chunks.chunk import Chunk
 from stanchion.core.chunks.stored import opened
 from stanchion.core.values.codec import too_large
@@ -163,7 +164,7 @@ class ItemEnds:
         found = pc.min_max(places).as_py()
         if places.null_count or not 0 <= found["min"] <= found["max"] < len(items):
             raise InvalidInput(f"job {row.id} carries {len(items):,} items: keep the values of job_id as they are")
-        if pc.count_distinct(places).as_py() < len(places):
+        if distinct(places, len(items)) < len(places):
             raise InvalidInput(f"an item of job {row.id} has two ends; return one row for each")
 
     def _pass_on(self, ends: Ends, row: JobRow, items: Chunk, to: str, rows: pa.Table) -> None:
@@ -177,8 +178,8 @@ class ItemEnds:
             if not rows.num_rows:
                 return
         places = rows.column("place").combine_chunks()
-        kept = items.content() if len(places) == len(items) else items.take(places).content()
-        made = Chunk.of_documents(rows.column("payload").combine_chunks()).named(kept.root, kept.all_positions())
+        positions = items.content().positions_at(places)
+        made = Chunk.of_documents(rows.column("payload").combine_chunks()).named(items.root, positions)
         if not to:
             ends.result_tables.append(made)
             ends.result_places.append(places)
