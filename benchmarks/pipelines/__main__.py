@@ -108,8 +108,12 @@ def _server() -> Iterator[tuple[str, psutil.Process]]:
 
 def _cpu(server: psutil.Process) -> float:
     """Return the processor seconds of a server: of its living processes, and of those that have ended."""
-    living = [server, *server.children(recursive=True)]
-    return sum(sum(process.cpu_times()[:2]) for process in living) + sum(server.cpu_times()[2:4])
+    while True:
+        living = [server, *server.children(recursive=True)]
+        try:
+            return sum(sum(process.cpu_times()[:2]) for process in living) + sum(server.cpu_times()[2:4])
+        except psutil.NoSuchProcess:
+            continue  # one has ended since it was listed
 
 
 def _size(url: str) -> int:
