@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -37,6 +40,44 @@ def test_writes_the_page(run: Run, done: Stanchion, tmp_path: Path) -> None:
     assert f"stanchion retry --queue mail --error {dead.error_group}" in text
     assert dead.id in text
     assert run("retry", "--queue", "mail", "--error", str(dead.error_group)).out == "retried: 1 job\n"
+
+
+def test_each_command_of_the_page_finds_its_jobs(run: Run, app: Stanchion, tmp_path: Path) -> None:
+    """Of tasks, of dead letters elsewhere, of items of chunks, and of queues whose names a shell would read."""
+    app.queue("lost & found").configure(dead_letter="letters")
+    app.queue("lost & found").push_many(range(2))
+    for job in app.queue("lost & found").reserve(2):
+        job.bury(f"TimeoutError: no answer in {job.payload} s")
+
+    @app.task(queue="work", max_attempts=1)
+    def ship(order: int) -> None:
+        raise ValueError(f"order {order} is lost")
+
+    ship.enqueue(1)
+    etl = app.pipeline("etl")
+
+    @etl.station("raw", max_attempts=1)
+    def raw(item: dict[str, int]) -> None:
+        raise KeyError("all" if item["n"] >= 10 else f"item {item['n']}")
+
+    etl.push_chunks([{"n": n} for n in range(4)], size=4)
+    etl.push_chunks([{"n": 10}] * 200, size=200)
+    etl.push({"n": 1})
+    app.drain()
+    page = tmp_path / "page.html"
+    run("report", "--out", str(page))
+    commands = [unescape(one) for one in re.findall(r">(stanchion retry [^<]+)<", page.read_text())]
+    found = {}
+    for command in commands:
+        program, *arguments = shlex.split(command)
+        assert program == "stanchion"
+        found[arguments[2], arguments[-1]] = run(*arguments, "--dry-run").out
+    assert sorted((queue, told) for (queue, _), told in found.items()) == [
+        ("etl.raw", "would retry: 1 job\n"),
+        ("etl.raw", "would retry: 5 jobs\n"),
+        ("lost & found", "would retry: 2 jobs\n"),
+        ("work", "would retry: 1 job\n"),
+    ]
 
 
 def test_figures(run: Run, done: Stanchion) -> None:
