@@ -43,17 +43,47 @@ def items(count: int) -> Iterator[pa.Table]:
 
 
 def declared(app: Stanchion, kind: str, **options: Any) -> Pipeline:
-    """Declare the stations with functions of this kind: item, arrow, pandas or line. `options`: of the pipeline."""
+    """Declare the stations with functions of this kind: item, arrow, pandas or line. `options`: of the pipeline.
+
+    Of these, `failing item` and so on have a first station where some items fail.
+    """
+    from benchmarks.pipelines import failing
+
     etl = app.pipeline("bench", **options)
-    _KINDS[kind](etl)
+    first, rest = {
+        "item": (_raw_item, _of_items),
+        "arrow": (_raw_arrow, _of_arrow),
+        "pandas": (_raw_pandas, _of_pandas),
+        "line": (_raw_arrow, _in_a_line),
+        "failing item": (failing.of_items, _of_items),
+        "failing column": (failing.in_a_column, _of_arrow),
+        "failing arrow": (failing.of_arrow, _of_arrow),
+        "failing pandas": (failing.of_pandas, _of_pandas),
+    }[kind]
+    first(etl)
+    rest(etl)
     return etl
 
 
-def _of_items(etl: Pipeline) -> None:
+def _raw_item(etl: Pipeline) -> None:
     @etl.station("raw", to="clean")
     def raw(item: dict[str, Any]) -> dict[str, Any]:
         return {**item, "km": item["miles"] * KM}
 
+
+def _raw_arrow(etl: Pipeline) -> None:
+    @etl.station("raw", to="clean", takes="arrow")
+    def raw(items: pa.Table) -> pa.Table:
+        return items.append_column("km", pc.multiply(items["miles"], KM))
+
+
+def _raw_pandas(etl: Pipeline) -> None:
+    @etl.station("raw", to="clean", takes="pandas")
+    def raw(items: pd.DataFrame) -> pd.DataFrame:
+        return items.assign(km=items["miles"] * KM)
+
+
+def _of_items(etl: Pipeline) -> None:
     @etl.station("clean", to=["short", "long"])
     def clean(item: dict[str, Any]) -> Send:
         return Send("short" if item["miles"] < SHORT else "long")
@@ -68,10 +98,6 @@ def _of_items(etl: Pipeline) -> None:
 
 
 def _of_arrow(etl: Pipeline) -> None:
-    @etl.station("raw", to="clean", takes="arrow")
-    def raw(items: pa.Table) -> pa.Table:
-        return items.append_column("km", pc.multiply(items["miles"], KM))
-
     @etl.station("clean", to=["short", "long"], takes="arrow")
     def clean(items: pa.Table) -> list[Send]:
         short = pc.less(items["miles"], SHORT)
@@ -87,10 +113,6 @@ def _of_arrow(etl: Pipeline) -> None:
 
 
 def _of_pandas(etl: Pipeline) -> None:
-    @etl.station("raw", to="clean", takes="pandas")
-    def raw(items: pd.DataFrame) -> pd.DataFrame:
-        return items.assign(km=items["miles"] * KM)
-
     @etl.station("clean", to=["short", "long"], takes="pandas")
     def clean(items: pd.DataFrame) -> list[Send]:
         short = items["miles"] < SHORT
@@ -106,10 +128,6 @@ def _of_pandas(etl: Pipeline) -> None:
 
 
 def _in_a_line(etl: Pipeline) -> None:
-    @etl.station("raw", to="clean", takes="arrow")
-    def raw(items: pa.Table) -> pa.Table:
-        return items.append_column("km", pc.multiply(items["miles"], KM))
-
     @etl.station("clean", to="short", takes="arrow")
     def clean(items: pa.Table) -> pa.Table:
         return items.append_column("short", pc.less(items["miles"], SHORT))
@@ -117,6 +135,3 @@ def _in_a_line(etl: Pipeline) -> None:
     @etl.station("short", takes="arrow")
     def short(items: pa.Table) -> pa.Table:
         return items.select(["item", "n", "km"])
-
-
-_KINDS = {"item": _of_items, "arrow": _of_arrow, "pandas": _of_pandas, "line": _in_a_line}

@@ -22,6 +22,8 @@ from stanchion.service.garbage import collect_less
 
 SIZE = 10_000
 """Items of a chunk."""
+SMALL = 20
+"""Items of a chunk whose own costs are measured."""
 THREADS = 2
 THREADS_OF_SINGLES = 8
 
@@ -47,12 +49,12 @@ class Way(NamedTuple):
     stored: bool = True
 
 
-def _push_chunks(url: str, count: int) -> None:
+def _push_chunks(url: str, count: int, size: int = SIZE) -> None:
     with closing(Stanchion(url)) as app:
         app.setup()
         etl = declared(app, "arrow")
         for table in items(count):
-            etl.push_chunks(table, size=SIZE)
+            etl.push_chunks(table, size=size)
 
 
 def _push_singles(url: str, count: int) -> None:
@@ -103,6 +105,7 @@ def _by_hand(url: str, count: int) -> None:
 
 
 _SINGLES = partial(_always, threads=THREADS_OF_SINGLES)
+_PUSH_SMALL = partial(_push_chunks, size=SMALL)
 _NOTHING = Way(lambda url, count: None, lambda url: 0, stored=False)
 
 WAYS: dict[str, Way] = {
@@ -119,6 +122,11 @@ WAYS: dict[str, Way] = {
     "chunks, Arrow, two processes": Way(_push_chunks, partial(_worker, "arrow"), processes=2),
     "chunks, Arrow, undivided, stored at each station": Way(_push_chunks, _always("line")),
     "chunks, Arrow, undivided": Way(_push_chunks, partial(_worker, "line")),
+    "chunks, item functions, one in 1,000 fails twice": Way(_push_chunks, partial(_worker, "failing item")),
+    "chunks, Arrow, one in 1,000 fails twice by `error`": Way(_push_chunks, partial(_worker, "failing column")),
+    "chunks, Arrow, one in 1,000 fails twice by raising": Way(_push_chunks, partial(_worker, "failing arrow")),
+    "chunks, pandas, one in 1,000 fails twice by raising": Way(_push_chunks, partial(_worker, "failing pandas")),
+    "chunks of 20, Arrow, undivided, stored at each station": Way(_PUSH_SMALL, _always("line"), singles=True),
     "chunks, item functions on Spark": Way(_push_chunks, partial(_spark, "item")),
     "chunks, Arrow on Spark": Way(_push_chunks, partial(_spark, "arrow")),
     "by hand, Arrow": Way(_by_hand, by_hand.work),

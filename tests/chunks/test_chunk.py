@@ -219,3 +219,13 @@ def test_chunks_load_arrow_only_when_items_are_needed() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=True)
     assert ran.stdout.split() == ["False", "True"]
+
+
+def test_chunks_are_gathered_if_their_root_and_columns_are_the_same() -> None:
+    one, two = Chunk.of([{"n": 1}]).named("job", [7]), Chunk.of([{"n": 2}]).named("job", [3])
+    (both,) = Chunk.gathered([one, two])
+    assert (list(both), both.names("other")) == ([{"n": 1}, {"n": 2}], ["job/7", "job/3"])
+    for other in (two.named("another", [3]), Chunk.of([{"m": 2}]).named("job", [3]), Chunk.of([2]).named("job", [3])):
+        assert Chunk.gathered([one, other]) == [one, other]
+    assert Chunk.gathered([Chunk.of([1]), Chunk.of([2])]) == [Chunk.of([1]), Chunk.of([2])]
+    assert (Chunk.gathered([one]), Chunk.gathered([])) == ([one], [])

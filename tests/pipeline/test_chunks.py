@@ -387,16 +387,30 @@ def test_a_batch_function_that_raises_is_halved(app: Stanchion) -> None:
     pytest.importorskip("pyarrow")
     etl = app.pipeline("etl")
 
-    @etl.station("raw", takes="arrow", max_attempts=1)
+    @etl.station("raw", to="next", takes="arrow", max_attempts=1)
     def raw(table: Any) -> Any:
         if 5 in table.column("n").to_pylist():
             raise ValueError("a five")
         return table.select(["n"])
 
-    etl.push_chunks(items(16))
+    etl.station("next")(lambda item: item)
+    (pushed,) = etl.push_chunks(items(16))
     etl.drain()
-    assert results(app, "etl.raw") == sorted(({"n": n} for n in range(16) if n != 5), key=str)
+    (ended,) = app.queue("etl.next").find()  # the halves go on together
+    assert ended.payload.names(ended.id) == [f"{pushed.id}/{n}" for n in range(16) if n != 5]
+    assert results(app, "etl.next") == sorted(({"n": n} for n in range(16) if n != 5), key=str)
     assert [job.payload["n"] for job in app.queue("etl.dead").find()] == [5]
+
+
+def test_an_item_that_is_sent_twice_does_not_stand_for_another(app: Stanchion) -> None:
+    pytest.importorskip("pyarrow")
+    etl = app.pipeline("etl")
+    etl.station("raw", to="next", takes="arrow")(lambda table: table.take([0, 0]))
+    etl.station("next")(lambda item: item["n"])
+    etl.push_chunks(items(2))
+    etl.drain()
+    assert results(app, "etl.next") == [0, 0]
+    assert figures(etl)["raw"] == (2, 1, 1, 0, 0)
 
 
 def test_what_makes_no_sense_is_refused(app: Stanchion) -> None:

@@ -81,6 +81,17 @@ class Chunk(Sequence[object]):
         return cls._with(join([chunk.content() for chunk in chunks]))
 
     @classmethod
+    def gathered(cls, chunks: Sequence[Chunk]) -> list[Chunk]:
+        """Return the items of all chunks in one, under their names, if it has their root and columns; else as they are.
+
+        A function that was called for halves of a chunk returns a chunk for each.
+        """
+        from stanchion.core.chunks.content import join_alike
+
+        joined = join_alike([chunk.content() for chunk in chunks]) if len(chunks) > 1 else None
+        return [*chunks] if joined is None else [cls._with(joined)]
+
+    @classmethod
     def _with(cls, content: Content) -> Chunk:
         return cls(content.table.num_rows, content)
 

@@ -168,6 +168,17 @@ def join(contents: Sequence[Content]) -> Content:
     return joined.named(first.root, pa.concat_arrays([content.all_positions() for content in contents]))
 
 
+def join_alike(contents: Sequence[Content]) -> Content | None:
+    """Return the items of all contents, under their names; None if they differ in root, form, fields or types."""
+    (form, _, root, _), *others = contents
+    if root is None or any((other.form, other.root) != (form, root) for other in others):
+        return None
+    table = _concatenated([content.table for content in contents])
+    if table is None:
+        return None
+    return Content(form, table).named(root, pa.concat_arrays([content.all_positions() for content in contents]))
+
+
 def _concatenated(tables: Sequence[pa.Table]) -> pa.Table | None:
     """Return the rows of all tables; None if they differ in fields or types, as items would get nulls or other numbers.
 

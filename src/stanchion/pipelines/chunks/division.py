@@ -83,7 +83,7 @@ class Division:
         together = self._alone and not ends.failed and ends.left is None and not ends.several
         if together and not going_on and len(self._written) in (0, len(self._items)):
             return commit_of(self._row, self._result(ends))._replace(rows=self._rows)
-        if together and len(going_on) == 1 and not self._written:
+        if together and len(going_on) == 1 and not self._written and not ends.dropped:
             ((way, parts),) = going_on.items()
             if len(parts) == 1 and len(parts[0]) == len(self._items):
                 whole = passing(self._codec, parts[0]) if in_memory else self._stored(parts[0])
@@ -119,7 +119,7 @@ class Division:
         for way, values in list(ends.values.items()):
             ways.setdefault(way, []).extend(self._parts(self._of_values(values, ends)))
         for way, chunks in ends.tables.items():
-            for chunk in chunks:
+            for chunk in Chunk.gathered([one.rooted(self._row.id) for one in chunks]):
                 ways.setdefault(way, []).extend(self._parts(chunk))
         for way, several in ends.several.items():
             made = Chunk.of(several, to_plain=self._codec.to_plain(plain_model))
