@@ -66,8 +66,8 @@ OWN_OF_APP, OWN_OF_PUSH = 120, 200
 """Maximum number of Stanchion's own modules for an app with its tasks, and for the first push to SQLite."""
 
 
-SPLIT = 3 if sys.version_info >= (3, 13) else 0
-"""Modules of the standard library that are two or more from Python 3.13 on, such as pathlib's."""
+SPLIT = 3 if sys.version_info >= (3, 12) else 0
+"""Modules of the standard library that newer Pythons divide, such as pathlib's."""
 
 
 def loaded(program: str, folder: Path) -> set[str]:

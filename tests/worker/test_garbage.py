@@ -16,11 +16,12 @@ import gc
 from stanchion import Stanchion
 
 app = Stanchion("sqlite:///jobs.db?synchronous=off")
+frozen = gc.get_freeze_count()  # Python 3.12 begins with some
 {before}
 
 @app.task(name="look")
 def look():
-    return [gc.get_threshold()[0], gc.get_freeze_count() > 0, gc.isenabled()]
+    return [gc.get_threshold()[0], gc.get_freeze_count() > frozen, gc.isenabled()]
 """
 
 AS_IT_WAS = gc.get_threshold()[0]
