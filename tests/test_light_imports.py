@@ -66,7 +66,7 @@ OWN_OF_APP, OWN_OF_PUSH = 120, 200
 """Maximum number of Stanchion's own modules for an app with its tasks, and for the first push to SQLite."""
 
 
-SPLIT = 3 if sys.version_info >= (3, 12) else 0
+SPLIT = 3 * max(0, sys.version_info.minor - 11)
 """Modules of the standard library that newer Pythons divide, such as pathlib's."""
 
 
