@@ -153,7 +153,7 @@ def test_the_bound_of_a_content_holds(seed: int) -> None:
 
 def test_two_contents_in_memory_differ() -> None:
     one = Chunk.of([1, 2])
-    first, second = InMemory(one, one.encoded), InMemory(one, one.encoded)
+    first, second = InMemory(2, one.encoded), InMemory(2, one.encoded)
     assert first != second
     assert (encoded(first), encoded("text")) == (encoded(second), "text")
     copied = pickle.loads(pickle.dumps(first))  # noqa: S301 - its own bytes

@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from stanchion.core.chunks.chunk import Chunk
+from typing import Final, NamedTuple, Self
 
 Content = str | bytes
 """A payload or a result as stored: text, or the bytes of a chunk."""
@@ -48,13 +45,12 @@ class InMemory(bytes):
     As bytes it has the number of items and a number of its own, so that it equals no other content.
     """
 
-    chunk: Chunk
     encode: Callable[[], bytes]
 
-    def __new__(cls, chunk: Chunk, encode: Callable[[], bytes]) -> InMemory:
-        """Hold a chunk. `encode`: returns the bytes to store."""
-        made = super().__new__(cls, chunk_with(len(chunk), next(_NUMBERS).to_bytes(8)))
-        made.chunk, made.encode = chunk, encode
+    def __new__(cls, items: int, encode: Callable[[], bytes]) -> Self:
+        """Stand for a chunk. `items`: how many it has; `encode`: returns the bytes to store."""
+        made = super().__new__(cls, chunk_with(items, next(_NUMBERS).to_bytes(8)))
+        made.encode = encode
         return made
 
     @cached_property
