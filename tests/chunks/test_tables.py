@@ -227,6 +227,7 @@ def test_maps_become_objects() -> None:
             pa.array([1.0, float("nan")]),
             "the column c has NaN or infinite values, which JSON can't hold; make them null",
         ),
+        (pa.array([[1.0, float("nan")]], pa.large_list(pa.float64())), r"the column c\[\] has NaN or infinite values"),
         (pa.array([{"x": [float("inf")]}]), r"the column c\.x\[\] has NaN or infinite values"),
     ],
 )

@@ -203,7 +203,4 @@ def _integers(numbers: Indices, kind: pa.DataType) -> pa.Array:
 
 def _unless_counting(positions: pa.Array) -> pa.Array | None:
     """Return positions; None if they are 0, 1, 2 and so on."""
-    last = len(positions) - 1
-    if last >= 0 and (positions[0].as_py() != 0 or positions[last].as_py() != last):
-        return positions
-    return None if pc.all(pc.equal(pc.pairwise_diff(positions), 1)).as_py() is not False else positions
+    return None if positions.equals(counting(0, len(positions))) else positions

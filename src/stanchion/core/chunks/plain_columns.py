@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from stanchion.core.chunks.arrow import pa, pc
 from stanchion.errors import InvalidInput
@@ -78,6 +79,10 @@ def plain_column(name: str, column: pa.Array) -> pa.Array | list[object]:
     Raises InvalidInput, which names the column, if JSON can't hold its values.
     """
     kind = column.type
+    if _is_plain(kind):
+        if _has_floats(kind):
+            _check_finite(name, column)
+        return column
     if pa.types.is_dictionary(kind):
         return plain_column(name, column.cast(kind.value_type))
     plain = _plain_type(kind, name)
@@ -92,9 +97,23 @@ def plain_column(name: str, column: pa.Array) -> pa.Array | list[object]:
             column = column.cast(plain)
     except (ValueError, OverflowError) as error:  # such as times after the year 9999
         raise InvalidInput(f"the column {name} has a value that JSON can't hold ({error}); correct it") from None
-    if _any(pa.types.is_floating, plain):
+    if _has_floats(plain):
         _check_finite(name, column)
     return column
+
+
+@lru_cache(maxsize=256)
+def _is_plain(kind: pa.DataType) -> bool:
+    """Return whether values of this type are stored as they are."""
+    try:
+        return bool(_plain_type(kind, "") == kind) and not _any(pa.types.is_map, kind)
+    except InvalidInput:
+        return False
+
+
+@lru_cache(maxsize=256)
+def _has_floats(kind: pa.DataType) -> bool:
+    return _any(pa.types.is_floating, kind)
 
 
 def _plain_type(kind: pa.DataType, path: str) -> pa.DataType:

@@ -190,7 +190,10 @@ def _places(table: pa.Table, size: int) -> pa.Array | None:
     if ITEM not in table.schema.names:
         return counting(0, size) if table.num_rows == size else None
     try:
-        places = table.column(ITEM).combine_chunks().cast(pa.int32())
+        places = table.column(ITEM).combine_chunks()
+        if len(places) == size and places.equals(counting(0, size)):
+            return places  # as it was given
+        places = places.cast(pa.int32())
     except pa.ArrowException:  # no integers
         places = pa.nulls(1, pa.int32())
     found = pc.min_max(places).as_py()
