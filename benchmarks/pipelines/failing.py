@@ -37,9 +37,7 @@ class Fails:
 
     def any_of(self, items: pa.Table) -> list[int]:
         """Return the numbers of the items whose attempts fail now."""
-        numbers = items["n"]
-        rest = pc.subtract(numbers, pc.multiply(pc.divide(numbers, ONE_IN), ONE_IN))
-        return [number for number in numbers.filter(pc.equal(rest, 0)).to_pylist() if self.tried(number)]
+        return [number for number in _multiples(items["n"]) if self.tried(number)]
 
 
 def of_items(etl: Pipeline) -> None:
@@ -70,7 +68,7 @@ def of_arrow(etl: Pipeline) -> None:
 
     @etl.station("raw", to="clean", takes="arrow", retry=_RETRY)
     def raw(items: pa.Table) -> pa.Table:
-        _raise(fails, items["n"].to_pylist())
+        _raise(fails, _multiples(items["n"]), len(items))
         return items.append_column("km", pc.multiply(items["miles"], KM))
 
 
@@ -80,13 +78,21 @@ def of_pandas(etl: Pipeline) -> None:
 
     @etl.station("raw", to="clean", takes="pandas", retry=_RETRY)
     def raw(items: pd.DataFrame) -> pd.DataFrame:
-        _raise(fails, items["n"].tolist())
+        numbers = items["n"]
+        _raise(fails, numbers[numbers % ONE_IN == 0].tolist(), len(items))
         return items.assign(km=items["miles"] * KM)
 
 
-def _raise(fails: Fails, numbers: list[int]) -> None:
-    """Raise if an item is to fail; a call for several items is no attempt, as the failing ones are tried alone then."""
-    if any(number in fails for number in numbers):
-        if len(numbers) == 1:
-            fails.tried(*numbers)
+def _multiples(numbers: pa.ChunkedArray) -> list[int]:
+    """Return the multiples of ONE_IN; Arrow has no remainder."""
+    rest = pc.subtract(numbers, pc.multiply(pc.divide(numbers, ONE_IN), ONE_IN))
+    found: list[int] = numbers.filter(pc.equal(rest, 0)).to_pylist()
+    return found
+
+
+def _raise(fails: Fails, multiples: list[int], size: int) -> None:
+    """Raise if one of `size` items is to fail; only a call for one item is an attempt at it."""
+    if any(number in fails for number in multiples):
+        if size == 1:
+            fails.tried(*multiples)
         raise ConnectionError("the service is down")
