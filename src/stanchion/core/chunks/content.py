@@ -165,7 +165,7 @@ def join(contents: Sequence[Content]) -> Content:
         joined = Content(first.form, table)
     if first.root is None or {content.root for content in contents} != {first.root}:
         return joined
-    return joined.named(first.root, pa.concat_arrays([content.all_positions() for content in contents]))
+    return _named_as(joined, contents)
 
 
 def join_alike(contents: Sequence[Content]) -> Content | None:
@@ -176,7 +176,12 @@ def join_alike(contents: Sequence[Content]) -> Content | None:
     table = _concatenated([content.table for content in contents])
     if table is None:
         return None
-    return Content(form, table).named(root, pa.concat_arrays([content.all_positions() for content in contents]))
+    return _named_as(Content(form, table), contents)
+
+
+def _named_as(joined: Content, contents: Sequence[Content]) -> Content:
+    """Return joined items under their names: all contents have the same root."""
+    return joined.named(contents[0].root, pa.concat_arrays([content.all_positions() for content in contents]))
 
 
 def _concatenated(tables: Sequence[pa.Table]) -> pa.Table | None:
