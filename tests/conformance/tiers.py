@@ -68,6 +68,7 @@ EACH_SCRIPT = frozenset(
             "TestItemsAreCounted",
             "TestItemsByState",
             "TestPassingQueues",
+            "TestPassingToAnEnd",
         ),
     )
 )

@@ -51,6 +51,7 @@ OF_A_PARTITIONED_QUEUE = (
     *("TestFeed", "TestFeedWithinATick", "TestReadersOfAFeed", "TestFeedResumed"),
     *("TestCheckpointsOfTasks", "TestReplayOfWhatHasChanged", "TestUnreadableLimits"),
     *("TestChunkContents", "TestPartsOfChunks", "TestItemsAreCounted", "TestItemsByState", "TestPassingQueues"),
+    "TestPassingToAnEnd",
 )
 """The cases that hold across partitions; the others are about the order of a whole queue, or about its rows."""
 

@@ -26,12 +26,6 @@ from tests.pipeline.watched import Watched, chain, figures, more
 SECONDS = 120.0
 
 
-@pytest.fixture(autouse=True)
-def with_a_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let items pass also while others wait."""
-    monkeypatch.setattr(passing, "STORES_BACKLOG", False)
-
-
 def test_three_stations_end_by_one_outcome(watched: Watched) -> None:
     chain(watched.etl, more, more, more)
     item = watched.etl.push(1)
@@ -169,22 +163,16 @@ def test_an_item_whose_worker_died_with_it_is_stored_at_each_station(watched: Wa
     assert watched.get(lost).result == 3
 
 
-def test_an_item_is_stored_while_others_wait(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passing, "STORES_BACKLOG", True)
+def test_items_pass_on_while_others_wait(watched: Watched) -> None:
     chain(watched.etl, more, more)
-    worker = Worker(watched.app, threads=1, poll=0.02)
-    worker.start()
-    worker._runners._passes._crowded = lambda: True
-    watched.etl.push(1)
-    while watched.etl.queue("b").counts().committed == 0:
-        threading.Event().wait(0.01)
-    worker.stop()
-    assert watched.passed == []
+    watched.etl.push_many(range(100))
+    watched.run(threads=1)
+    assert watched.passed == [("etl.b",)] * 100
+    assert figures(watched.etl) == [(100, 100, 0, 0, 0, 0)] * 2
 
 
-def test_a_chunk_passes_on_until_it_is_divided(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chunk_passes_on_until_it_is_divided(watched: Watched) -> None:
     pytest.importorskip("pyarrow")
-    monkeypatch.setattr(passing, "STORES_BACKLOG", True)
 
     def second(item: int) -> int:
         if item == 5:

@@ -22,7 +22,6 @@ from stanchion.pipelines.route import route_of
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Outcome, Pass, Passage
 from stanchion.stores.registry import open_store
-from stanchion.worker.running import passing
 from tests.servers.manager import ManagerThread
 
 ITEMS = 60
@@ -169,12 +168,6 @@ def outcome(url: str, made: Made, stored: Literal["needed", "always"]) -> tuple[
     result = ended(etl), figures, reserved, status.dead_letters, heard
     app.close()
     return len(passages), result
-
-
-@pytest.fixture(autouse=True)
-def with_a_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let items pass also while others wait."""
-    monkeypatch.setattr(passing, "STORES_BACKLOG", False)
 
 
 @pytest.mark.parametrize("seed", range(12))

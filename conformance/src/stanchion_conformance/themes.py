@@ -33,6 +33,7 @@ THEMES = (
     "jobs.chunk_contents",
     "jobs.counted_items",
     "jobs.passing_queues",
+    "jobs.passing_to_an_end",
     "jobs.expiry",
     "jobs.held_keys",
     "jobs.hiding",

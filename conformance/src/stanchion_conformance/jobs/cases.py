@@ -44,6 +44,7 @@ from stanchion_conformance.jobs.outcomes import (
     TestRollback,
 )
 from stanchion_conformance.jobs.passing_queues import TestPassingQueues
+from stanchion_conformance.jobs.passing_to_an_end import TestPassingToAnEnd
 from stanchion_conformance.jobs.peeking import TestClear, TestPeek
 from stanchion_conformance.jobs.pushing import TestLargeBatches, TestPop, TestPush, TestRepeats, TestUniqueKeys
 from stanchion_conformance.jobs.ranks import TestHeads, TestMinRank
@@ -142,6 +143,7 @@ __all__ = [
     "TestPartsOfChunks",
     "TestPassed",
     "TestPassingQueues",
+    "TestPassingToAnEnd",
     "TestPayloadOfTheEntry",
     "TestPeek",
     "TestPop",

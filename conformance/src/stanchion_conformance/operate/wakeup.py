@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
+from contextlib import closing
 from typing import Any
 from unittest import mock
 
@@ -13,11 +14,15 @@ import pytest
 
 from stanchion import Push, Queue, Stanchion
 from stanchion.stores.protocol import Listener, Store
+from stanchion.stores.records.outcomes import Commit, Move, Outcome, Pass, Passage
 from stanchion.stores.records.queues import QueueStats, Stat
 from stanchion_conformance.harness import QUEUE, StoreClock, all_at_once, claim, in_threads, new_job, payloads, sizes_of
 
 LONG = 60.0
 """Seconds that no wait of these cases takes, unless its wake-up was lost."""
+
+QUIET = 0.3
+"""Seconds without a sign after which none is expected of what was done before."""
 
 SOON = 45.0
 """Seconds within which a woken waiter is back, also on a slow machine."""
@@ -134,6 +139,24 @@ class TestPushSignal:
         finally:
             for listener in listeners:
                 listener.close()
+
+    @pytest.mark.parametrize("end", ["commit", "move", "pass", "division"])
+    def test_of_a_place_that_is_free_again(self, store: Store, other_store: Store, end: str) -> None:
+        store.configure(QUEUE, {"max_running": 1})
+        store.push([new_job() for _ in range(2)])
+        (row,) = claim(store, 2)
+        ends: dict[str, Outcome] = {
+            "commit": Commit(row.lease),
+            "move": Move(row.lease, "other"),
+            "pass": Pass(row.lease, (Passage("other"),), Commit(row.lease)),
+            "division": Commit(row.lease, jobs=(new_job(queue="other"), new_job(queue="other"))),
+        }
+        with closing(other_store.listen([QUEUE])) as listener:
+            while listener.wait(QUIET):  # what came before
+                listener.signs()
+            store.settle([ends[end]])
+            assert listener.wait(LONG)
+            assert len(claim(other_store, 2)) == 1
 
     def test_wakes_a_reserve_long_before_its_next_poll(self, store: Store, other_q: Queue) -> None:
         q = Stanchion(store=store, poll=LONG).queue(QUEUE)

@@ -10,7 +10,6 @@ from stanchion import Pipeline, Send, Stanchion, Worker
 from stanchion.errors import InvalidInput
 from stanchion.pipelines.backfilling import run as backfill_run
 from stanchion.stores.protocol import Store
-from stanchion.worker.running import passing
 from stanchion_conformance.harness import row_of
 from stanchion_conformance.jobs.encryption import new_key
 
@@ -35,7 +34,6 @@ def declared(app: Stanchion, **options: Any) -> Pipeline:
 def kept(app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """A pipeline with a station in the middle that keeps what arrives; few items are several pages of a backfill."""
     monkeypatch.setattr(backfill_run, "PAGE", 3)
-    monkeypatch.setattr(passing, "STORES_BACKLOG", False)
     return declared(app)
 
 

@@ -8,9 +8,9 @@ from operator import itemgetter
 from sqlalchemy import text
 
 from stanchion.core.values.framing import as_text
+from stanchion.stores.postgres.outcomes.commits import PLAIN
 from stanchion.stores.postgres.pick import ITEMS, ONCE, listed
 from stanchion.stores.postgres.push import DEFAULTS, PAYLOAD_OF
-from stanchion.stores.postgres.settle import PLAIN
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.staging import Finish

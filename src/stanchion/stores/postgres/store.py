@@ -15,14 +15,16 @@ from stanchion.stores.postgres.arrow import ArrowConnections, postgres_text
 from stanchion.stores.postgres.claims.admit import PostgresDecisions, PostgresDue, TwoTrips
 from stanchion.stores.postgres.claims.claim import PostgresClaims
 from stanchion.stores.postgres.claims.starts import PostgresStarts
-from stanchion.stores.postgres.moves import PostgresDivisions, PostgresMoves
-from stanchion.stores.postgres.outcomes import PostgresOutcomes
+from stanchion.stores.postgres.outcomes.commits import PostgresCommits
+from stanchion.stores.postgres.outcomes.divisions import PostgresDivisions
+from stanchion.stores.postgres.outcomes.moves import PostgresMoves
+from stanchion.stores.postgres.outcomes.passes import PostgresPasses
+from stanchion.stores.postgres.outcomes.routes import PostgresOutcomes
 from stanchion.stores.postgres.pick import NOW
 from stanchion.stores.postgres.prepared import CopyForm
 from stanchion.stores.postgres.push import PostgresPush
 from stanchion.stores.postgres.query import PostgresQueries
 from stanchion.stores.postgres.release import PostgresGrants
-from stanchion.stores.postgres.settle import PostgresCommits
 from stanchion.stores.postgres.staging import CopyStaged, PostgresPlainFinish
 from stanchion.stores.records.flows import MemberEnd
 from stanchion.stores.records.jobs import SECOND
@@ -113,7 +115,7 @@ class PostgresParts(Parts):
 
     @cached_property
     def outcomes(self) -> PostgresOutcomes:
-        at_once = PostgresMoves(self.db, self.queues), PostgresDivisions(self.queues)
+        at_once = PostgresMoves(self.db, self.queues), PostgresPasses(self.queues), PostgresDivisions(self.queues)
         return PostgresOutcomes(self.db, self.transactions, self.commits, *at_once, self.general_outcomes)
 
     @cached_property

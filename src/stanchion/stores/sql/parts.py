@@ -23,7 +23,7 @@ from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.jobs.deletion import Deletion
 from stanchion.stores.sql.jobs.flow_ends import FlowEnds
 from stanchion.stores.sql.jobs.flows import Flows
-from stanchion.stores.sql.jobs.moves import Moves
+from stanchion.stores.sql.jobs.moves import Moves, Passes
 from stanchion.stores.sql.jobs.push import Inserts, InsertsRows, Push, Pushes
 from stanchion.stores.sql.jobs.settle import Commits, HeldJobs, HeldRows, Outcomes, Settles, TransactionCommits
 from stanchion.stores.sql.limits.rate_reads import RateReads
@@ -128,10 +128,13 @@ class Parts:
         return None
 
     @cached_property
+    def passes(self) -> Passes | None:
+        return None
+
+    @cached_property
     def general_outcomes(self) -> Outcomes:
-        return Outcomes(
-            *(self.tables, self.pushes, self.flows, self.held_jobs, self.commits, self.moves), self.table_writes
-        )
+        by_kind = self.commits, self.moves, self.passes
+        return Outcomes(self.tables, self.pushes, self.flows, self.held_jobs, *by_kind, self.table_writes)
 
     @cached_property
     def result_tables(self) -> MadeTables:

@@ -13,8 +13,9 @@ from stanchion.stores.sql.reading.arrow import Arrow, from_sqlite
 from stanchion.stores.sqlite.claim import SqliteGrants, SqliteLanePicks, SqliteReservations
 from stanchion.stores.sqlite.dialect import SqliteDialect
 from stanchion.stores.sqlite.misfits import ClaimsPastMisfits, Misfits
-from stanchion.stores.sqlite.moves import SqliteMoves
-from stanchion.stores.sqlite.settle import SqliteCommits
+from stanchion.stores.sqlite.outcomes.commits import SqliteCommits
+from stanchion.stores.sqlite.outcomes.moves import SqliteMoves
+from stanchion.stores.sqlite.outcomes.passes import SqlitePasses
 
 
 class SqliteParts(Parts):
@@ -31,6 +32,10 @@ class SqliteParts(Parts):
     @cached_property
     def moves(self) -> SqliteMoves:
         return SqliteMoves(self.db, self.jobs, self.queues)
+
+    @cached_property
+    def passes(self) -> SqlitePasses:
+        return SqlitePasses(self.db, self.jobs, self.queues)
 
     @cached_property
     def reservations(self) -> SqliteReservations:

@@ -31,26 +31,15 @@ SLICE_SECONDS = 10.0
 So a death repeats no more than that, besides the station that runs then.
 """
 
-
-STORES_BACKLOG = True
-"""Whether single items are stored while other jobs wait in the worker.
-
-Stores settle moves and commits of many together for less than passages, which they decide one by one. A chunk costs
-them as much either way, so it passes on.
-"""
-
 TICK = 0.01
 """Seconds to which the start of an attempt is known that follows another one in memory."""
 
 
 class Passes:
-    """Decides which items pass on.
+    """Decides which items pass on; `serves`: whether this worker takes the jobs of a queue."""
 
-    `serves`: whether this worker takes the jobs of a queue. `crowded`: whether claimed jobs wait for a thread.
-    """
-
-    def __init__(self, context: Context, serves: Callable[[str], bool], crowded: Callable[[], bool]) -> None:
-        self._context, self._serves, self._crowded = context, serves, crowded
+    def __init__(self, context: Context, serves: Callable[[str], bool]) -> None:
+        self._context, self._serves = context, serves
         self.stopping = False
         """True once the worker stops: from then on, items are stored."""
 
@@ -72,8 +61,6 @@ class Passes:
         if here is None or there is None or not here.passes_to(move.queue) or not there.on_workers:
             return False
         if here.is_async and not there.is_async:  # the thread of an event loop runs nothing else
-            return False
-        if STORES_BACKLOG and row.items is None and self._crowded():
             return False
         if has_to_be_stored(row, move) or attempt.asked_to_stop:
             return False

@@ -66,7 +66,7 @@ class Runners:
     ) -> None:
         self._context, self._most, self.defaults = context, threads, defaults
         self._finish, self._room, self._stuck, self._ends, self._ran, self._holds, self._begins, serves = hearers
-        self._passes = Passes(context, serves, lambda: not self._buffer.empty())
+        self._passes = Passes(context, serves)
         self._hooks = hooks or WorkerHooks(context.hooks, lambda: None)
         self._buffer: SimpleQueue[Held | list[Held] | None] = SimpleQueue()
         self._slots: SimpleQueue[int] = SimpleQueue()

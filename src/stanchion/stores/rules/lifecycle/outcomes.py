@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import itemgetter
+from typing import Final
 
 from stanchion.core.names.partition_names import logical_name
 from stanchion.core.values.framing import Content, items_in
@@ -236,7 +238,7 @@ def _passed(row: JobRow, outcome: Pass, queue: QueueSettings, now: int) -> Trans
     payload = row.payload if outcome.payload is None else outcome.payload
     there = passed_job(row, outcome.passages, now, payload, keep_entry=outcome.keep_entry)
     headers = row.headers if outcome.headers is None else outcome.headers
-    reserved = there._replace(headers=headers, lane=UNLANED, attempts=1, **_PASSED)
+    reserved = there._replace(headers=headers, lane=UNLANED, attempts=1, **PASSED)
     last = settled(reserved, outcome.then, queue, now)
     told, here = [], row
     for passage in outcome.passages:
@@ -245,7 +247,7 @@ def _passed(row: JobRow, outcome: Pass, queue: QueueSettings, now: int) -> Trans
     return Transition(last.row, last.counted, (*told, *last.tallies(reserved)))
 
 
-_PASSED = {
+PASSED = {
     name: default
     for name, default in cleared(Step.MOVED).items()
     if name not in {*cleared(Step.RELEASED), "attempts", "cancel_requested", "arrival_payload"}
@@ -264,21 +266,17 @@ def passed_on(row: JobRow, move: Move, now: int) -> JobRow:
     payload, came_with = row.payload if move.payload is None else move.payload, arrival_payload(row)
     changed = payload != came_with
     trail = moved_trail(Lasting(row.trail, row.queue, row.enqueued_at), row.attempts, move.queue, now, changed=changed)
-    return row._replace(
-        queue=move.queue,
-        payload=payload,
-        items=items_in(payload),
-        entry_payload=came_with if changed and move.keep_entry and trail.first else row.entry_payload,
-        headers=row.headers if move.headers is None else move.headers,
-        lane=move.lane,
-        run_at=now,
-        started_at=now,
-        trail=trail.text,
-        arrival_payload=None,
-        progress=None,
-        attempts=1,
-        **_PASSED,
-    )
+    entry = came_with if changed and move.keep_entry and trail.first else row.entry_payload
+    headers = row.headers if move.headers is None else move.headers
+    came = move.queue, payload, items_in(payload), entry, headers, move.lane, now, now, trail.text
+    return _new(JobRow, _as_passed((*row, *came, *_ON_ITS_WAY.values())))
+
+
+_CAME: Final = ("queue", "payload", "items", "entry_payload", "headers", "lane", "run_at", "started_at", "trail")
+_ON_ITS_WAY: Final = {"arrival_payload": None, "progress": None, "attempts": 1, **PASSED}
+# What comes later takes the place of what the job had.
+_PLACES: Final = {name: n for n, name in enumerate((*JobRow._fields, *_CAME, *_ON_ITS_WAY))}
+_as_passed: Final = itemgetter(*map(_PLACES.__getitem__, JobRow._fields))
 
 
 def _given_back(row: JobRow, outcome: Rollback, queue: QueueSettings, now: int) -> Transition:

@@ -53,7 +53,7 @@ from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Asked, Runner
 from stanchion.stores.sql.engine.schema import HISTORY_COLUMNS, history, jobs
 from stanchion.stores.sql.jobs.flows import Flows
-from stanchion.stores.sql.jobs.moves import Moves, is_plain_move
+from stanchion.stores.sql.jobs.moves import Moves, Passes, is_plain_move, is_plain_pass
 from stanchion.stores.sql.jobs.push import Pushes, push_all
 from stanchion.stores.sql.rows.contents import as_stored
 from stanchion.stores.sql.rows.held_job import AFFECTS_NONE, UNTIED, HeldJob, affects_others, ties_of
@@ -225,11 +225,12 @@ class Outcomes:
         held: HeldJobs,
         commits: Commits,
         moves: Moves | None,
+        passes: Passes | None,
         writes_rows: WritesRows,
     ) -> None:
         self._db, self._transactions, self._jobs, self._queues = tables
         self._push, self._flows, self._held, self._commits, self._moves = push, flows, held, commits, moves
-        self._writes_rows = writes_rows
+        self._passes, self._writes_rows = passes, writes_rows
 
     def settle(
         self, outcomes: Sequence[Outcome], tx: object = None, *, repeat: bool = False, guarded: bool = False
@@ -264,6 +265,8 @@ class Outcomes:
                 states += self._renew(run, [one for one in batch if isinstance(one, Extend | Progress)])
             elif route is _Route.MOVE:
                 states += self._move(run, [one for one in batch if isinstance(one, Move)])
+            elif route is _Route.PASS:
+                states += self._pass(run, [one for one in batch if isinstance(one, Pass)])
             else:
                 states += self._apply(run, [one for one in batch if not isinstance(one, Extend | Progress)], again)
         return states
@@ -281,11 +284,17 @@ class Outcomes:
             return _Route.ROW_BY_ROW
         if self._moves is not None and isinstance(outcome, Move) and is_plain_move(outcome):
             return _Route.MOVE
+        if self._passes is not None and is_plain_pass(outcome):
+            return _Route.PASS
         return _Route.COMMIT if is_plain(outcome) else _Route.ROW_BY_ROW
 
     def _move(self, run: Runner, moves: Sequence[Move]) -> Sequence[JobState | None]:
         at_once = None if self._moves is None else self._moves.move_in(run, moves)
         return self._apply(run, moves, again=False) if at_once is None else at_once
+
+    def _pass(self, run: Runner, passes: Sequence[Pass]) -> Sequence[JobState | None]:
+        at_once = None if self._passes is None else self._passes.pass_in(run, passes)
+        return self._apply(run, passes, again=False) if at_once is None else at_once
 
     def _apply(self, run: Runner, outcomes: Sequence[Ending], again: bool) -> list[JobState | None]:
         leases = [outcome.lease for outcome in outcomes]
@@ -340,6 +349,7 @@ class _Route(Enum):
     COMMIT = auto()
     RENEW = auto()
     MOVE = auto()
+    PASS = auto()
     ROW_BY_ROW = auto()
 
 

@@ -6,14 +6,16 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TypeVar
 
-from stanchion.stores.postgres.moves import PostgresDivisions, PostgresMoves, is_plain_division
-from stanchion.stores.postgres.settle import PostgresCommits
+from stanchion.stores.postgres.outcomes.commits import PostgresCommits
+from stanchion.stores.postgres.outcomes.divisions import PostgresDivisions, is_plain_division
+from stanchion.stores.postgres.outcomes.moves import PostgresMoves
+from stanchion.stores.postgres.outcomes.passes import PostgresPasses
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import JobState
-from stanchion.stores.records.outcomes import Commit, Move, Outcome, Ties
+from stanchion.stores.records.outcomes import Commit, Move, Outcome, Pass, Ties
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
-from stanchion.stores.sql.jobs.moves import is_plain_move
+from stanchion.stores.sql.jobs.moves import is_plain_move, is_plain_pass
 from stanchion.stores.sql.jobs.settle import Outcomes, is_plain, plain_commits
 from stanchion.stores.sql.rows.transactions import Transactions
 
@@ -31,11 +33,12 @@ class PostgresOutcomes:
         transactions: Transactions,
         commits: PostgresCommits,
         moves: PostgresMoves,
+        passes: PostgresPasses,
         divisions: PostgresDivisions,
         general: Outcomes,
     ) -> None:
-        self._db, self._transactions = db, transactions
-        self._commits, self._moves, self._divisions, self._general = commits, moves, divisions, general
+        self._db, self._transactions, self._general = db, transactions, general
+        self._commits, self._moves, self._passes, self._divisions = commits, moves, passes, divisions
         self.settle_in = general.settle_in
 
     def settle(self, outcomes: Sequence[Outcome], tx: object = None, *, repeat: bool = False) -> list[JobState | None]:
@@ -47,16 +50,20 @@ class PostgresOutcomes:
         return self._settle_by_kind(outcomes)
 
     def _settle_by_kind(self, outcomes: Sequence[Outcome]) -> list[JobState | None]:
-        """Settle moves, divisions, commits and all others apart, if each is of another job."""
+        """Settle moves, passes, divisions, commits and all others apart, if each is of another job."""
         moves = {n: one for n, one in enumerate(outcomes) if type(one) is Move and is_plain_move(one)}
-        divisions = {n: one for n, one in enumerate(outcomes) if type(one) is Commit and is_plain_division(one)}
-        if not (moves or divisions) or len(set(map(_LEASE, outcomes))) < len(outcomes):
+        passes = {n: one for n, one in enumerate(outcomes) if type(one) is Pass and is_plain_pass(one)}
+        divisions = {n: one for n, one in enumerate(outcomes) if is_plain_division(one)}
+        if not (moves or passes or divisions) or len(set(map(_LEASE, outcomes))) < len(outcomes):
             return self._general.settle(outcomes)
         commits = {n: one for n, one in enumerate(outcomes) if type(one) is Commit and is_plain(one)}
-        rest = [n for n in range(len(outcomes)) if n not in moves and n not in divisions and n not in commits]
+        plain = {*moves, *passes, *divisions, *commits}
+        rest = [n for n in range(len(outcomes)) if n not in plain]
         settled: dict[int, JobState | None] = {}
         if moves:
             settled |= zip(moves, self._move(list(moves.values())), strict=True)
+        if passes:
+            settled |= zip(passes, self._pass(list(passes.values())), strict=True)
         if divisions:
             settled |= zip(divisions, self._divide(list(divisions.values())), strict=True)
         if commits:
@@ -74,9 +81,13 @@ class PostgresOutcomes:
         self._moves.prepare(moves)
         return self._at_once(moves, self._moves.move_untied)
 
-    def _divide(self, commits: Sequence[Commit]) -> list[JobState | None]:
-        self._divisions.prepare(commits)
-        return self._at_once(commits, self._divisions.divide_untied)
+    def _pass(self, passes: Sequence[Pass]) -> list[JobState | None]:
+        self._passes.prepare(passes)
+        return self._at_once(passes, self._passes.commit_untied)
+
+    def _divide(self, ends: Sequence[Outcome]) -> list[JobState | None]:
+        self._divisions.prepare(ends)
+        return self._at_once(ends, self._divisions.divide_untied)
 
     def _at_once(
         self, outcomes: Sequence[T], apply: Callable[[Runner, Sequence[T]], list[JobState | None]]

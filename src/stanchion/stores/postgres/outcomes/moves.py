@@ -1,48 +1,49 @@
-"""PostgreSQL's moves, and commits that store jobs: one statement that commits itself, if no others are concerned."""
+"""PostgreSQL's moves: one statement that commits itself, if no others are concerned."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 
 from sqlalchemy import text
 
-from stanchion.core.names.partition_names import logical_name
 from stanchion.core.values.framing import items_in
 from stanchion.stores.fields.jobs import Step
 from stanchion.stores.fields.sql import resets
-from stanchion.stores.postgres.pick import ITEMS, ONCE, listed
-from stanchion.stores.postgres.push import CONTENTS, Contents, asked, content, part_in, pushes_of_parts
-from stanchion.stores.postgres.settle import HELD, PLAIN
-from stanchion.stores.records.jobs import SECOND, JobState, NewJob
-from stanchion.stores.records.outcomes import Commit, Move, Outcome
+from stanchion.stores.postgres.outcomes.commits import HELD, PLAIN
+from stanchion.stores.postgres.pick import ITEMS, ONCE
+from stanchion.stores.postgres.push import CONTENTS, Contents, content
+from stanchion.stores.records.jobs import SECOND, JobState
+from stanchion.stores.records.outcomes import Move
 from stanchion.stores.rules.lifecycle.trail import KEPT_MOST
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.runner import Params, Runner
-from stanchion.stores.sql.engine.schema import HISTORY_COLUMNS
-from stanchion.stores.sql.jobs.moves import FEW_STOPS
+from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.jobs.moves import FEW_STOPS, shown
 from stanchion.stores.sql.rows.queues import QueueRows
 
 _KEEPS_ARRIVAL = attrgetter("keep_arrival")  # called by built-ins, without a frame for each job
-_CAME_WITH = "coalesce(job.arrival_payload, job.payload)"
+CAME_WITH = "coalesce(job.arrival_payload, job.payload)"
+"""The payload with which a job came to its queue."""
 # Chunks are long: one that has not changed is not compared with itself.
 _CHANGED = f"""(
-    coalesce(given.payload, job.arrival_payload) IS NOT NULL AND coalesce(given.payload, job.payload) <> {_CAME_WITH}
+    coalesce(given.payload, job.arrival_payload) IS NOT NULL AND coalesce(given.payload, job.payload) <> {CAME_WITH}
 )"""
-_CHANGED_BEFORE = """EXISTS (
+CHANGED_BEFORE = """EXISTS (
     SELECT 1 FROM (
         SELECT stop ->> 3 AS how, max(nth) FILTER (WHERE stop ->> 3 = '2') OVER () AS split, nth
         FROM jsonb_array_elements(CAST(job.trail AS jsonb)) WITH ORDINALITY AS stops (stop, nth)
     ) AS left_before WHERE how = '1' AND nth > coalesce(split, 0)
 )"""
-_HERE = """CASE
+"""The condition that a move has changed the payload before, since the job was pushed or split from another."""
+TRAIL_HERE = """CASE
     WHEN job.trail IS NULL THEN concat('[[', given.here, ',', job.enqueued_at)
     WHEN job.trail ~ ',[012]\\]\\]$' THEN concat(left(job.trail, -1), ',[', given.here, ',', job.enqueued_at)
     ELSE left(job.trail, -2)
 END"""
+"""The trail up to the stop at the queue that a job leaves, whose attempts follow."""
 _TRAIL = f"""concat(
-    {_HERE}, ',', job.attempts, ',', CASE WHEN {_CHANGED} THEN 1 ELSE 0 END, '],[', given.there, ',', {ONCE}, ']]'
+    {TRAIL_HERE}, ',', job.attempts, ',', CASE WHEN {_CHANGED} THEN 1 ELSE 0 END, '],[', given.there, ',', {ONCE}, ']]'
 )"""
 
 _CAME_AT = """CASE
@@ -51,11 +52,11 @@ _CAME_AT = """CASE
 END"""
 _KEEPS = f"""kept_payloads = CASE WHEN given.keep_arrival THEN concat(
         coalesce(left(job.kept_payloads, -1) || ',', '{{'),
-        given.here, ':[', {_CAME_AT}, ',', CAST(to_json({_CAME_WITH}) AS text), ']}}'
+        given.here, ':[', {_CAME_AT}, ',', CAST(to_json({CAME_WITH}) AS text), ']}}'
     ) ELSE job.kept_payloads END,
 """
 _ROOM = f"""AND (NOT given.keep_arrival OR (
-    length(coalesce(job.kept_payloads, '')) + length({_CAME_WITH}) <= {KEPT_MOST} AND (job.kept_payloads IS NULL OR (
+    length(coalesce(job.kept_payloads, '')) + length({CAME_WITH}) <= {KEPT_MOST} AND (job.kept_payloads IS NULL OR (
         strpos(job.kept_payloads, given.here || ':[') = 0 AND right(job.kept_payloads, 3) = '"]}}'
     ))
 ))"""
@@ -79,9 +80,9 @@ _MOVES = f"""
             items = CASE WHEN given.payload IS NULL THEN job.items ELSE given.items END,
             entry_payload = CASE
                 WHEN NOT given.keep_entry OR NOT {_CHANGED} THEN job.entry_payload
-                WHEN job.trail IS NULL THEN {_CAME_WITH}
-                WHEN {_CHANGED_BEFORE} THEN job.entry_payload
-                ELSE {_CAME_WITH}
+                WHEN job.trail IS NULL THEN {CAME_WITH}
+                WHEN {CHANGED_BEFORE} THEN job.entry_payload
+                ELSE {CAME_WITH}
             END,
             trail = {_TRAIL}, headers = CASE WHEN given.keeps_headers THEN job.headers ELSE given.headers END,
             {{keeps}}
@@ -119,14 +120,6 @@ _STATEMENTS = {
 """The statements, by whether some moves bring chunks, and by whether some keep the payload of the arrival."""
 
 
-_AS_ENDED = {
-    "state": "'done'",
-    "finished_at": ONCE,
-    "result": "NULL",
-    "items": "CASE WHEN divides THEN 0 ELSE items END",  # each item is counted where its part is
-}
-
-
 class PostgresMoves:
     """Moves by one statement."""
 
@@ -139,7 +132,7 @@ class PostgresMoves:
 
     def move_untied(self, run: Runner, moves: Sequence[Move]) -> list[JobState | None]:
         """Move jobs on which no others depend; return None for jobs that another route must try."""
-        shown = {queue: json.dumps(logical_name(queue), ensure_ascii=False) for queue in _queues_of(moves)}
+        named = {queue: shown(queue) for queue in _queues_of(moves)}
         ways: dict[tuple[object, ...], dict[str, object]] = {}
         given, contents = [], Contents()
         for lease, queue, payload, delay, lane, headers, keep_entry, _, keep_arrival in moves:
@@ -150,8 +143,8 @@ class PostgresMoves:
                     "queue": lease.queue,
                     "token": lease.token,
                     "target": queue,
-                    "here": shown[lease.queue],
-                    "there": shown[queue],
+                    "here": named[lease.queue],
+                    "there": named[queue],
                     "delay": int(delay * SECOND),
                     "lane": lane,
                     "headers": headers,
@@ -183,84 +176,3 @@ class PostgresMoves:
 
 def _queues_of(moves: Sequence[Move]) -> set[str]:
     return {move.queue for move in moves} | {move.lease.queue for move in moves}
-
-
-_ENDED = f"""
-    given_ends AS (
-        SELECT * FROM jsonb_to_recordset(CAST(:ends AS jsonb)) AS given (
-            queue text, id uuid, token text, divides boolean
-        )
-    ), gone AS (
-        DELETE FROM stanchion_jobs AS job USING given_ends AS given
-        WHERE job.id = given.id AND job.queue = given.queue AND NOT job.cancel_requested
-            AND {HELD.replace("FROM given", "FROM given_ends")} AND {PLAIN}
-        RETURNING job.*, given.divides
-    ), kept AS (
-        INSERT INTO stanchion_history ({listed(HISTORY_COLUMNS)})
-        SELECT {listed(HISTORY_COLUMNS, **_AS_ENDED)} FROM gone
-        WHERE NOT EXISTS (SELECT 1 FROM stanchion_queues WHERE name = gone.queue AND history_ttl <= 0)
-    ),
-"""
-_TALLIED = f"""
-    UNION ALL SELECT queue, 'moved', {ITEMS} FROM gone WHERE NOT divides GROUP BY queue
-    UNION ALL SELECT told.queue, told.what, told.n
-        FROM jsonb_to_recordset(CAST(:tallies AS jsonb)) AS told (parent uuid, queue text, what text, n bigint)
-        WHERE told.parent IN (SELECT id FROM gone WHERE divides)
-"""
-_DIVIDE = pushes_of_parts(
-    before=_ENDED,
-    more=", parent uuid",
-    where="WHERE parent IN (SELECT id FROM gone)",
-    counts=_TALLIED,
-    answer=""", (
-        SELECT coalesce(CAST(jsonb_agg(jsonb_build_array(gone.queue, gone.id, gone.token,
-            gone.queue IN (SELECT name FROM stanchion_queues WHERE max_running IS NOT NULL))) AS text), '[]') FROM gone
-    )""",
-)
-_TYING = ("key", "order_key", "limits", "flow_node", "lane", "waits_kind", "dead_from")
-"""Fields of a new job by which its push has consequences for others, or for its queue."""
-_tying = itemgetter(*map(NewJob._fields.index, _TYING))
-_UNTIED = tuple(NewJob._field_defaults[name] for name in _TYING)
-
-
-def is_plain_division(outcome: Outcome) -> bool:
-    """Return whether a statement can apply the outcome: a commit whose jobs concern no others, and live; no rows."""
-    return (
-        type(outcome) is Commit
-        and bool(outcome.jobs)
-        and not outcome.rows
-        and outcome.payload is None
-        and outcome.result is None
-        and {_UNTIED}.issuperset(map(_tying, outcome.jobs))
-    )
-
-
-class PostgresDivisions:
-    """Commits that store jobs, such as the parts of a chunk, by one statement."""
-
-    def __init__(self, queues: QueueRows) -> None:
-        self._queues = queues
-
-    def prepare(self, commits: Sequence[Commit]) -> None:
-        """Make the missing rows of the queues of the jobs."""
-        self._queues.make({job.queue for commit in commits for job in commit.jobs})
-
-    def divide_untied(self, run: Runner, commits: Sequence[Commit]) -> list[JobState | None]:
-        """Commit jobs on which no others depend; return None for jobs that another route must try."""
-        contents = Contents()
-        parts = [{**part_in(job, contents), "parent": commit.lease.id} for commit in commits for job in commit.jobs]
-        ends = [{**commit.lease._asdict(), "divides": bool(commit.tallies)} for commit in commits]
-        tallies = [
-            {"parent": commit.lease.id, "queue": queue, "what": what, "n": number}
-            for commit in commits
-            for queue, what, number in commit.tallies
-        ]
-        statement, params = asked(_DIVIDE, [job for commit in commits for job in commit.jobs], parts)
-        told: Params = {"ends": json.dumps(ends), "tallies": json.dumps(tallies)}
-        ((_, _, found),) = run.rows(statement, {**params, **told, **contents.params})
-        done = {(queue, job, token): bounded for queue, job, token, bounded in json.loads(found)}
-        run.ended.update(job for _, job, _ in done)
-        run.woken.update(queue for (queue, *_), bounded in done.items() if bounded)  # there is room for another
-        ended = [commit for commit in commits if tuple(commit.lease) in done]
-        run.woken.update(job.queue for commit in ended for job in commit.jobs)
-        return [JobState.DONE if tuple(commit.lease) in done else None for commit in commits]

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from sqlalchemy import text
 
-from stanchion.core.names.partition_names import logical_name
 from stanchion.core.values.framing import Content
 from stanchion.stores.fields.jobs import KEPT, TIES, Step
 from stanchion.stores.fields.sql import in_time, missing, resets
@@ -19,7 +18,7 @@ from stanchion.stores.records.outcomes import Move
 from stanchion.stores.rules.lifecycle.trail import KEPT_MOST
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
-from stanchion.stores.sql.jobs.moves import FEW_STOPS
+from stanchion.stores.sql.jobs.moves import FEW_STOPS, shown
 from stanchion.stores.sql.rows.jobs import Jobs
 from stanchion.stores.sql.rows.queues import QueueRows
 
@@ -28,7 +27,8 @@ _PAYLOAD = attrgetter("payload")  # called by built-ins, without a frame for eac
 WAYS_MOST = 4
 """Paths with special statements; moves on more of them are applied job by job."""
 
-_CAME_WITH = "coalesce(arrival_payload, payload)"
+CAME_WITH = "coalesce(arrival_payload, payload)"
+"""The payload with which a job came to its queue."""
 _HELD = f"""
     SELECT count(*), (SELECT max_running IS NOT NULL FROM stanchion_queues WHERE name = :queue)
     FROM stanchion_jobs
@@ -36,31 +36,33 @@ _HELD = f"""
         AND {in_time(":now")} AND {missing(TIES)} AND (trail IS NULL OR {FEW_STOPS})
 """
 _ROOM = f"""
-    AND length(coalesce({KEPT}, '')) + length({_CAME_WITH}) <= {KEPT_MOST} AND ({KEPT} IS NULL OR (
+    AND length(coalesce({KEPT}, '')) + length({CAME_WITH}) <= {KEPT_MOST} AND ({KEPT} IS NULL OR (
         instr({KEPT}, :here || ':[') = 0 AND substr({KEPT}, -3) = '"]}}'
     ))
 """
 """The condition that a kept payload can be added behind the others: the queue has kept none before."""
 _HELDS = {False: text(_HELD), True: text(_HELD + _ROOM)}
-_CHANGED = f"coalesce(:payload, payload) <> {_CAME_WITH}"
+_CHANGED = f"coalesce(:payload, payload) <> {CAME_WITH}"
 _LEFT = "json_extract(stop.value, '$[3]')"
-_CHANGED_BEFORE = f"""EXISTS (
+CHANGED_BEFORE = f"""EXISTS (
     SELECT 1 FROM json_each(stanchion_jobs.trail) AS stop WHERE {_LEFT} = 1 AND stop.key > coalesce(
         (SELECT max(stop.key) FROM json_each(stanchion_jobs.trail) AS stop WHERE {_LEFT} = 2), -1
     )
 )"""
-_HERE = """CASE
+"""The condition that a move has changed the payload before, since the job was pushed or split from another."""
+TRAIL_HERE = """CASE
     WHEN trail IS NULL THEN '[[' || :here || ',' || enqueued_at
     WHEN trail GLOB '*,[012]]]' THEN substr(trail, 1, length(trail) - 1) || ',[' || :here || ',' || enqueued_at
     ELSE substr(trail, 1, length(trail) - 2)
 END"""
+"""The trail up to the stop at the queue that a job leaves, whose attempts follow."""
 
 _CAME_AT = """CASE
     WHEN trail IS NULL OR trail GLOB '*,[012]]]' THEN enqueued_at ELSE json_extract(trail, '$[#-1][1]')
 END"""
 _KEEPS = f"""
     {KEPT} = coalesce(substr({KEPT}, 1, length({KEPT}) - 1) || ',', '{{')
-        || :here || ':[' || {_CAME_AT} || ',' || json_quote({_CAME_WITH}) || ']}}',
+        || :here || ':[' || {_CAME_AT} || ',' || json_quote({CAME_WITH}) || ']}}',
 """
 
 _MOVE = f"""
@@ -69,11 +71,11 @@ _MOVE = f"""
         payload = coalesce(:payload, payload),
         entry_payload = CASE
             WHEN NOT :keep_entry OR NOT {_CHANGED} THEN entry_payload
-            WHEN trail IS NULL THEN {_CAME_WITH}
-            WHEN {_CHANGED_BEFORE} THEN entry_payload
-            ELSE {_CAME_WITH}
+            WHEN trail IS NULL THEN {CAME_WITH}
+            WHEN {CHANGED_BEFORE} THEN entry_payload
+            ELSE {CAME_WITH}
         END,
-        trail = {_HERE} || ',' || attempts || ',' || ({_CHANGED}) || '],[' || :there || ',' || :now || ']]',
+        trail = {TRAIL_HERE} || ',' || attempts || ',' || ({_CHANGED}) || '],[' || :there || ',' || :now || ']]',
         headers = CASE WHEN :keeps_headers THEN headers ELSE :headers END, {{keeps}}
         {resets(Step.MOVED)}
     WHERE id = :job AND queue = :queue
@@ -135,8 +137,8 @@ def _given(way: _Way, now: int) -> dict[str, object]:
         "queue": way.queue,
         "token": way.token,
         "target": way.target,
-        "here": _shown(way.queue),
-        "there": _shown(way.target),
+        "here": shown(way.queue),
+        "there": shown(way.target),
         "run_at": now + int(way.delay * SECOND),
         "lane": way.lane,
         "headers": way.headers,
@@ -144,7 +146,3 @@ def _given(way: _Way, now: int) -> dict[str, object]:
         "keep_entry": way.keep_entry,
         "now": now,
     }
-
-
-def _shown(queue: str) -> str:
-    return json.dumps(logical_name(queue), ensure_ascii=False)
