@@ -12,6 +12,7 @@ import pytest
 
 from stanchion.core.chunks.chunk import Chunk
 from stanchion.core.chunks.cutting import cut, fitting
+from stanchion.core.chunks.encoding import SMALL
 from stanchion.core.values.codec import Codec, NotJson
 from stanchion.core.values.framing import chunk_with, items_in
 from stanchion.errors import InvalidInput
@@ -41,6 +42,15 @@ def test_a_chunk_is_a_sequence(items: list[object]) -> None:
     with pytest.raises(IndexError):
         chunk.take([3, 10])
     assert repr(chunk) == "<Chunk of 10 items>"
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_only_large_columns_are_compressed(compressed: bool) -> None:
+    text = "ab" * 100
+    some: list[object] = [{"text": text} for _ in range(SMALL // len(text) * (2 if compressed else 1) - 10)]
+    encoded = Chunk.of(some).encoded()
+    assert (len(encoded) < 1000) is compressed
+    assert [*Chunk.decoded(encoded)] == some
 
 
 def test_chunks_are_equal_by_their_items(items: list[object]) -> None:

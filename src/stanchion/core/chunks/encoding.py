@@ -1,4 +1,4 @@
-"""The content of a chunk as bytes: a stream of Arrow, compressed by zstd.
+"""The content of a chunk as bytes: a stream of Arrow, compressed by zstd unless it is small.
 
 The metadata of its schema has `form`, `columns` or `json`; `root`, the id of the pushed chunk, absent while the job
 is the one that was pushed; `positions`, present if the last column has the positions of the items in that chunk.
@@ -11,7 +11,11 @@ from stanchion.core.chunks.content import Content, Form
 from stanchion.core.values.codec import NotJson
 
 _FORM, _ROOT, _POSITIONS = b"form", b"root", b"positions"
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+SMALL = 16 << 10
+"""Bytes of the columns up to which they are not compressed: each buffer would cost 10 µs and more, both ways."""
+
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+_AS_IT_IS = pa.ipc.IpcWriteOptions(use_threads=False)
 _READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 # Compression by several threads takes more processor time in all, and workers have threads of their own.
 
@@ -34,7 +38,8 @@ def encode(content: Content) -> bytes:
         table = table.append_column("position", positions)
     table = table.replace_schema_metadata(metadata).combine_chunks()  # each piece would be compressed by itself
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=_OPTIONS) as stream:
+    options = _AS_IT_IS if table.nbytes <= SMALL else _COMPRESSED
+    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
         stream.write_table(table)
     found: bytes = sink.getvalue().to_pybytes()
     return found

@@ -30,7 +30,7 @@ def plain_rows(table: Frame) -> Rows:
     if is_pandas(table):
         return _of_pandas(table)
     try:
-        return _of_arrow(pa.table(table))
+        return _of_arrow(table if isinstance(table, pa.Table) else pa.table(table))
     except (pa.ArrowException, TypeError) as error:
         raise _no_table(table, error) from None
 

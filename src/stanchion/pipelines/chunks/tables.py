@@ -101,9 +101,11 @@ def returned(found: object, items: Chunk, *, merges: bool) -> Returned:
 
 def ended_in(tables: Sequence[Returned], size: int) -> int:
     """Return how many of `size` items have ended in these tables: the others are dropped."""
-    if any(table.places is None for table in tables):  # new items, made of them all
+    places = [table.places for table in tables if table.places is not None]
+    if len(places) < len(tables):  # new items, made of them all
         return size
-    places = [table.places for table in tables]
+    if len(places) == 1 and places[0].equals(counting(0, size)):
+        return size
     places += [pa.array([place for place, _ in table.failed], pa.int32()) for table in tables if table.failed]
     return distinct(pa.concat_arrays(places), size) if places else 0
 
