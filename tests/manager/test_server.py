@@ -217,10 +217,17 @@ class TestDeadlines:
 
 
 class TestStop:
-    def test_lets_calls_finish_and_takes_no_new_ones(self, start: Start) -> None:
+    def test_lets_calls_finish_and_takes_no_new_ones(self, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
         store = SlowStore()
         manager = start(store=store)
-        answers = []
+        answers, stopping = [], threading.Event()
+        end_streams = manager.server._services.end_streams
+
+        def ending() -> None:
+            end_streams()
+            stopping.set()
+
+        monkeypatch.setattr(manager.server._services, "end_streams", ending)
         with grpc.insecure_channel(manager.address) as channel:
             stub = health_pb2_grpc.HealthStub(channel)
             with in_threads([lambda: answers.append(ask(channel, "Query.Semaphores"))]):
@@ -231,6 +238,7 @@ class TestStop:
                         ask(channel, "Query.Check")
                     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
                     assert stub.Check(health_pb2.HealthCheckRequest(), timeout=30).status == NOT_SERVING
+                    assert stopping.wait(60)
                     assert not answers
                     store.go_on.set()
         assert len(answers) == 1
