@@ -1,4 +1,4 @@
-"""Which jobs that have passed queues in memory end by a statement, without being read: on PostgreSQL and SQLite."""
+"""PostgreSQL and SQLite end jobs that passed queues in memory by a statement, without reading them; with exceptions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OF_CHUNKS = {name for name in PATHS if "chunk" in name}
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[Outcome]:
-    """The passes whose jobs were read."""
+    """The passes that read their jobs."""
     found: list[Outcome] = []
     apply = Outcomes._apply
 

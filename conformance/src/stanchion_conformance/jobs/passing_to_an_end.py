@@ -1,4 +1,4 @@
-"""Jobs that pass queues in one attempt and end there are what they would be after moves, claims and a commit."""
+"""A job that passes queues in one attempt and ends there looks as if it had been moved, claimed and committed."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ CHUNK = chunk_with(4, b"\xf1")
 
 
 class Path(NamedTuple):
-    """A way through queues.
+    """A path through queues.
 
-    `before`: the payloads with which the job moves before the attempt that is looked at, None: unchanged. `passed`:
-    the same for that attempt, whose last queue ends the job with `result`. `fails`: it fails once before, with another
-    payload for its next attempt.
+    `before`: one move per payload, each stored, before the attempt under test; None: the payload stays. `passed`: the
+    moves of that attempt, which ends the job with `result`. `fails`: before it, an attempt fails and changes the
+    payload.
     """
 
     passed: tuple[Content | None, ...] = (None, '"2"', None)
@@ -47,39 +47,39 @@ PATHS = {
     "each changed it": Path(('"2"', '"3"', '"4"')),
     "no entry kept": Path(keep_entry=False),
     "no result": Path(result=None),
-    "behind a move": Path(before=(None,)),
-    "behind a change": Path(before=('"0"', None)),
-    "behind a failure": Path(fails=True),
-    "behind a failure at a later station": Path(before=('"0"',), fails=True),
+    "after a move": Path(before=(None,)),
+    "after a change": Path(before=('"0"', None)),
+    "after a failure": Path(fails=True),
+    "after a failure at a later station": Path(before=('"0"',), fails=True),
     "a part": Path(pushed={"trail": ""}),
-    "a part behind a move": Path(before=(None,), pushed={"trail": ""}),
-    "a part behind a change": Path(before=('"0"',), pushed={"trail": ""}),
+    "a part after a move": Path(before=(None,), pushed={"trail": ""}),
+    "a part after a change": Path(before=('"0"',), pushed={"trail": ""}),
     "with a key and a priority": Path(pushed={"key": "k", "priority": 7, "headers": '{"h":0}'}),
     "headers stay": Path(headers=None, pushed={"headers": '{"h":0}'}),
     "with a lane": Path(pushed={"lane": 3}),
-    "a strange name": Path(before=(None,), name=STRANGE_NAME),
-    "a long way": Path(before=(None,) * (STOPS_MAX - 5)),
+    "strange names": Path(before=(None,), name=STRANGE_NAME),
+    "a long path": Path(before=(None,) * (STOPS_MAX - 5)),
     "as long as a trail": Path(before=(None,) * (STOPS_MAX - 4)),
     "longer than a trail": Path(before=(None,) * (STOPS_MAX - 3)),
     "a chunk": Path((None, None), first=CHUNK),
     "a chunk that changes": Path((None, chunk_with(4, b"\xf2")), first=CHUNK, result=chunk_with(4, b"\xf3")),
-    "a chunk behind a change": Path(before=(chunk_with(4, b"\xf4"),), passed=(chunk_with(4, b"\xf2"),), first=CHUNK),
+    "a chunk after a change": Path(before=(chunk_with(4, b"\xf4"),), passed=(chunk_with(4, b"\xf2"),), first=CHUNK),
     "a chunk that becomes an item": Path(('"one"', None), first=CHUNK),
     "an item that becomes a chunk": Path((CHUNK, None)),
 }
 
 
 class Ended(NamedTuple):
-    """What is compared: the row without times and names of holders, its trail, counts, and what it entered with."""
+    """The facts to compare: the row without times and holders, its trail, the counts, the payload of its entry."""
 
     row: JobRow
     stops: list[tuple[str, int | None, int | None]]
     counts: list[dict[str, int]]
-    entered_with: Content | None
+    entry: Content | None
 
 
 class TestPassingToAnEnd:
-    """A job that passes queues in memory and ends there is as if it had been moved to each, reserved and committed."""
+    """A job that passes queues in memory and ends there looks as if each step had been stored."""
 
     @pytest.mark.parametrize("name", PATHS)
     def test_is_as_if_it_had_been_stored_at_each(self, store: Store, name: str) -> None:
@@ -87,7 +87,7 @@ class TestPassingToAnEnd:
         assert _ended(store, path, at_once=True) == _ended(store, path, at_once=False)
 
     def test_many_at_once(self, store: Store) -> None:
-        """Jobs of several claims and queues, with other outcomes between them, each have their own end."""
+        """One call ends jobs of several claims and queues, mixed with other outcomes."""
         for queue in ("a", "b"):
             store.push([new_job(f'"{n}"', queue=queue) for n in range(20)])
         ends: list[Outcome] = []
@@ -115,7 +115,7 @@ class TestPassingToAnEnd:
 
     @pytest.mark.parametrize("then", ["commit", "division"])
     def test_only_under_its_lease(self, store: Store, then: str) -> None:
-        """Neither another token, nor another queue, nor a job that is not reserved: the others end all the same."""
+        """A wrong token, a wrong queue or a job that is not reserved changes nothing; the other jobs still end."""
         rows = {row.id: row for row in [reserved(store, new_job() if then == "commit" else chunk(4)) for _ in range(4)]}
         one, two, three, four = rows.values()
         store.settle([Rollback(four.lease, 60.0, "E")])
@@ -130,7 +130,7 @@ class TestPassingToAnEnd:
         )
 
     def test_divided_at_its_end(self, store: Store) -> None:
-        """As a chunk that moves and is then divided."""
+        """The chunk looks as if it had moved first."""
         ends = []
         for prefix in "pq":
             row = reserved(store, chunk(4, queue=prefix))
@@ -149,7 +149,7 @@ class TestPassingToAnEnd:
         assert ends[0] == ends[1]
 
     def test_of_an_ordered_line(self, store: Store) -> None:
-        """The next job of its order key starts."""
+        """The next job of its order key can start."""
         store.push([new_job(str(n), order_key="k") for n in range(2)])
         (row,) = claim(store, 2)
         assert settle(store, _through(row.lease, "commit")) is JobState.DONE
@@ -177,7 +177,7 @@ def _through(lease: Lease, then: str, *jobs: NewJob) -> Pass:
 
 
 def _ended(store: Store, path: Path, *, at_once: bool) -> Ended:
-    """Take a job along a path; return what it has become."""
+    """Take a job along a path and return the facts."""
     prefix = f"{path.name}{int(at_once)}"
     fields = dict(path.pushed)
     if "trail" in fields:
@@ -195,7 +195,7 @@ def _ended(store: Store, path: Path, *, at_once: bool) -> Ended:
     if at_once:
         last = next((payload for payload in reversed(path.passed) if payload is not None), None)
         passages = tuple(
-            # What a failed attempt has left behind is a change, too.
+            # The failed attempt changed the payload, too.
             Passage(queue, payload is not None or (n == 0 and row.payload != came_with))
             for n, (queue, payload) in enumerate(zip(rest, path.passed, strict=True))
         )
@@ -214,7 +214,7 @@ def _ended(store: Store, path: Path, *, at_once: bool) -> Ended:
 
 
 def _alike(row: JobRow, prefix: str = "") -> JobRow:
-    """Return a row without what differs between two jobs."""
+    """Return a row without the fields that always differ between two jobs."""
     queue = row.queue.replace(prefix, "") if prefix else row.queue[1:]
     there = row._replace(queue=queue, trail=None, past_waits=None, run_at=0, enqueued_at=0)
     return there._replace(id="", token=None, worker=None, started_at=None, finished_at=None)

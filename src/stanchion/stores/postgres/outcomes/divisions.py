@@ -29,7 +29,7 @@ from stanchion.stores.sql.jobs.moves import is_plain_way
 from stanchion.stores.sql.rows.queues import QueueRows
 
 _PASSED = "given.way IS NOT NULL"
-# A part of the jobs may have passed queues: the others keep what they have.
+# Some of the jobs may have passed no queues; they keep their columns.
 _AS_IT_CAME = {
     name: f"CASE WHEN {_PASSED} THEN {term.removesuffix(f' AS {name[4:]}')} ELSE {name} END AS {name[4:]}"
     for name, term in AS_IT_CAME.items()
@@ -78,7 +78,7 @@ _DIVIDE = pushes_of_parts(
     )""",
 )
 _TYING = ("key", "order_key", "limits", "flow_node", "lane", "waits_kind", "dead_from")
-"""Fields of a new job by which its push has consequences for others, or for its queue."""
+"""Fields that give the push of a job consequences for other jobs, or for its queue."""
 _tying = itemgetter(*map(NewJob._fields.index, _TYING))
 _UNTIED = tuple(NewJob._field_defaults[name] for name in _TYING)
 
@@ -104,7 +104,7 @@ class PostgresDivisions:
         self._queues = queues
 
     def prepare(self, ends: Sequence[Outcome]) -> None:
-        """Make the missing rows of the queues of the jobs, and of those that jobs have passed."""
+        """Make the missing rows of the queues of new jobs, and of queues that jobs passed."""
         passed = {passage.queue for one in ends if isinstance(one, Pass) for passage in one.passages}
         self._queues.make({job.queue for one in ends for job in jobs_with(one)} | passed)
 

@@ -1,4 +1,4 @@
-"""PostgreSQL's passes: jobs that have passed queues in memory end by one statement, if no others are concerned."""
+"""PostgreSQL's passes: one statement ends jobs that passed queues in memory, if no other jobs are concerned."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from stanchion.stores.sql.jobs.moves import rest_of_trail, shown, stops_in
 from stanchion.stores.sql.rows.queues import QueueRows
 
 _TIME: Final = "\x01"
-"""The place of the time in a text of a trail; JSON never contains it."""
+"""Stands for the time in the text of a trail; JSON never contains it."""
 
 WAYS = """jsonb_to_recordset(CAST(:ways AS jsonb)) AS way (
     way int, target text, here text, adds int, changed boolean, rest text, headers text,
     keeps_headers boolean, keep_entry boolean
 )"""
-"""The table of the ways that jobs have passed, to be joined to the given ends by `way`."""
+"""The table of the paths that jobs have taken; the given ends name theirs as `way`."""
 BROUGHT = f"""
     coalesce(payload, {content("content")}) AS payload, items,
     way, target, here, adds, changed, rest, headers, keeps_headers, keep_entry
 """
-"""The columns of a way, and with which payload a job came to its last queue."""
+"""The columns of a path, and the payload with which a job arrived at the last queue."""
 BROUGHT_TYPES = "payload text, content int, items int, way int"
 
 HAS_ROOM = f"""(
     (job.trail IS NULL OR {stops_in("job.trail")} < {STOPS_MAX - 1} - given.adds)
     AND (given.payload IS NULL OR given.items IS NOT DISTINCT FROM job.items)
 )"""
-"""The condition that the trail takes all stops, and that a chunk stays one, with the same number of items."""
+"""The condition that the trail has room for all stops, and that the number of items is still the same."""
 
 AS_IT_CAME = {
     "job.queue": "given.target AS queue",
@@ -59,23 +59,23 @@ AS_IT_CAME = {
         {TRAIL_HERE}, ',', job.attempts, replace(given.rest, '{_TIME}', CAST({ONCE} AS text))
     ) AS trail""",
 }
-"""The columns of a `job` as it came to its last queue by a `given` way."""
+"""The columns of a `job` as it arrived at its last queue, along a `given` path."""
 COMES_WITH: Final = tuple(name for name in HISTORY_COLUMNS if name not in ("finished_at", "result"))
-"""The columns of history that a job has before it ends."""
+"""The columns of history that a live job has."""
 CAME = {
     "lane": str(UNLANED),
     "attempts": "1",
     "arrival_payload": "NULL",
     **{name: literal(default) for name, default in PASSED.items() if name in COMES_WITH},
 }
-"""Columns of history of a job that has passed queues, whatever it had."""
+"""Columns of history that are the same for all jobs that passed queues."""
 
 PASSES_COUNTED = f"""
     SELECT told.queue, told.what, ended.n
     FROM (SELECT way, {ITEMS} AS n FROM gone WHERE way IS NOT NULL GROUP BY way) AS ended
     JOIN jsonb_to_recordset(CAST(:passages AS jsonb)) AS told (way int, queue text, what text) USING (way)
 """
-"""What counts for the queues that jobs have passed."""
+"""The counts of the queues that jobs passed."""
 
 _COMMIT = text(f"""
     WITH {CONTENTS}, given AS (
@@ -106,7 +106,7 @@ _COMMIT = text(f"""
 
 
 class Ways:
-    """The ways of some jobs as the statements take them, each once for all jobs that have taken it."""
+    """The paths of some jobs as parameters of the statements, each path once."""
 
     def __init__(self) -> None:
         self.contents = Contents()
@@ -115,7 +115,7 @@ class Ways:
         self._passages: list[dict[str, object]] = []
 
     def given(self, outcome: Outcome) -> dict[str, object]:
-        """Return what the statements are given of an outcome, besides how it leaves its last queue."""
+        """Return the parameters of one outcome, without the part about its last queue."""
         lease = outcome.lease
         one: dict[str, object] = {"queue": lease.queue, "id": lease.id, "token": lease.token}
         if isinstance(outcome, Pass):
@@ -126,7 +126,7 @@ class Ways:
         return one
 
     def put(self, one: dict[str, object], value: Content | None, as_text: str, as_chunk: str) -> None:
-        """Add a content to what a statement is given, as a text or as the number of a chunk."""
+        """Add a content to the parameters of an outcome, as a text or as the number of a chunk."""
         if isinstance(value, bytes):
             one[as_chunk] = self.contents.add(value)
         elif value is not None:
@@ -169,13 +169,13 @@ class Ways:
 
 
 class PostgresPasses:
-    """Commits of jobs that have passed queues, by one statement."""
+    """Commits jobs that passed queues, by one statement."""
 
     def __init__(self, queues: QueueRows) -> None:
         self._queues = queues
 
     def prepare(self, passes: Sequence[Pass]) -> None:
-        """Make the missing rows of the queues that jobs have passed."""
+        """Make the missing rows of the queues that jobs passed."""
         self._queues.make({passage.queue for one in passes for passage in one.passages})
 
     def commit_untied(self, run: Runner, passes: Sequence[Pass]) -> list[JobState | None]:

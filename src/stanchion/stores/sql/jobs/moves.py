@@ -22,7 +22,7 @@ _BETWEEN_STOPS = "],["
 
 
 def stops_in(trail: str) -> str:
-    """Return the term of the stops behind the first one of a trail, at least."""
+    """Return the term for the number of stops after the first one of a trail, or a few more."""
     return f"(length({trail}) - length(replace({trail}, '{_BETWEEN_STOPS}', ''))) / {len(_BETWEEN_STOPS)}"
 
 
@@ -32,9 +32,9 @@ def shown(queue: str) -> str:
 
 
 def rest_of_trail(passages: Sequence[Passage], time: str) -> str:
-    """Return what follows the attempts at the queue that a job leaves through others, up to the last one at this time.
+    """Return the end of the trail of a job that passes queues, from its change at the first queue on.
 
-    It made one attempt at each but the last one.
+    `time`: when it passed them, after one attempt at each but the last.
     """
     ends = [f",1,{int(passage.changed)}" for passage in passages[1:]]
     stops = zip(passages, [*ends, "]]"], strict=True)
@@ -46,7 +46,7 @@ FEW_STOPS = f"{stops_in('trail')} < {STOPS_MAX - 2}"
 
 
 class Passes(Protocol):
-    """Ends jobs that have passed queues in memory, without reading them."""
+    """Ends jobs that passed queues in memory, without reading them."""
 
     def pass_in(self, run: Runner, passes: Sequence[Pass]) -> list[JobState] | None:
         """End jobs in an open transaction; None, without a change, if these must be ended row by row."""
@@ -60,7 +60,7 @@ class Moves(Protocol):
 
 
 def is_plain_pass(outcome: Outcome) -> bool:
-    """Return whether a statement can apply the outcome: a commit behind queues at which no payload is kept."""
+    """Return whether a statement can apply the outcome: a plain commit, after queues that keep no payload."""
     return (
         type(outcome) is Pass
         and type(last := outcome.then) is Commit
@@ -71,7 +71,7 @@ def is_plain_pass(outcome: Outcome) -> bool:
 
 
 def is_plain_way(outcome: Pass) -> bool:
-    """Return whether statements can take a job through these queues: no payload with which it came there is kept."""
+    """Return whether statements can take a job through these queues: none keeps the payload of the arrival."""
     return all(passage.kept is None for passage in outcome.passages)
 
 

@@ -1,4 +1,4 @@
-"""SQLite's passes: the untied jobs of a claim that have passed queues in memory end without being read."""
+"""SQLite's passes: statements end the untied jobs of a claim that passed queues in memory, without reading them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _KEEP = text(f"""
 
 
 class _Way(NamedTuple):
-    """What jobs have in common that end together."""
+    """A path that some jobs of a claim have taken."""
 
     queue: str
     token: str
@@ -82,7 +82,7 @@ class _Way(NamedTuple):
 
 
 class SqlitePasses:
-    """Ends the untied jobs of a claim that have passed queues by a statement for each."""
+    """Ends the untied jobs of a claim that passed queues, one statement per job."""
 
     def __init__(self, db: Database, jobs: Jobs, queues: QueueRows) -> None:
         self._db, self._jobs, self._queues = db, jobs, queues
@@ -121,7 +121,7 @@ class SqlitePasses:
         return [JobState.DONE] * len(passes)
 
     def _held(self, run: Runner, way: _Way, ids: Sequence[str], now: int) -> tuple[int, str | None, bool, bool]:
-        """Return how many of the jobs are held and untied, how they were claimed, and what their queues say."""
+        """Return the number of held, untied jobs, their delivery, and if the queues are bounded and keep history."""
         given = {"queue": way.queue, "token": way.token, "target": way.target, "ids": json.dumps(ids), "now": now}
         ((count, delivery, bounded, keeps),) = run.rows(
             _HELD, {**given, "stops_most": STOPS_MAX - 1 - len(way.passages)}
