@@ -66,7 +66,7 @@ class Passing(NamedTuple):
         """Return the way behind a further station. `row`: the item there; `move`: its end; `job`: for `behind`."""
         kept = encoded(arrival_payload(row)) if move.keep_arrival else None
         passage = outcomes.Passage(move.queue, move.payload is not None, kept)
-        return self._replace(passages=(*self.passages, passage), behind=(*self.behind, (move, job)))
+        return Passing(self.first, (*self.passages, passage), (*self.behind, (move, job)), self.since)
 
     def stored(self, here: JobRow, then: outcomes.Ending) -> outcomes.Pass:
         """Return the outcome for the store. `here`: the item at this station; `then`: how it ends there."""

@@ -10,7 +10,6 @@ item ──function──► value    the item moves on as this value, to the on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 
 from stanchion.context.context import Context
 from stanchion.context.work import Work
@@ -87,6 +86,9 @@ class Station:
         """The tables in folders that items may go to, by name; each is a station."""
         if self.takes is not None:
             self.function = self._of_one(self.takes)
+        is_plain = len(self.targets) == 1 and not self.tables and not self.folders
+        self._onward = Way(self.targets[0], 0.0, None) if is_plain else None
+        """The way of all items that are returned without a Send, if it leads to a station."""
 
     @property
     def functions(self) -> list[Callable[..., object]]:
@@ -172,6 +174,15 @@ class Station:
         return None if self.key is None else key_in(self.context.codec.decode(row.payload), self.key)
 
     def _outcome(self, row: JobRow, item: object, value: object) -> Outcome:
+        way = self._onward
+        if (
+            way is not None
+            and way.to in self.topology.stations
+            and not (value is None or value is UNCHANGED or isinstance(value, Send | list))
+        ):  # what nearly all functions return: without the checks of a Send
+            payload = self.context.codec.encode(self.merged(item, value))
+            self._check_fit(way.to, payload)
+            return self.moved(row, way, payload)
         sends = self.sends_of(value)
         if sends is not None:
             return self.sent(row, sends, item)
@@ -194,7 +205,8 @@ class Station:
                 value = self.context.codec.decode(row.payload) if send.item is UNCHANGED else send.item
                 folder.refuse_misfit(self.context.codec, self.merged(item, value))
         payloads = [self._payload(row, item, send) for send in sends]
-        self._check_fit(targets, payloads)
+        for target, payload in zip(targets, payloads, strict=True):
+            self._check_fit(target, payload)
         if len(sends) == 1 and not rows:
             (send,), (target,), (payload,) = sends, targets, payloads
             return self.moved(row, Way(target, delay_of(send), priority_of(send)), payload)
@@ -321,11 +333,12 @@ class Station:
             return {**item, **value}
         return value
 
-    def _check_fit(self, targets: Sequence[str], payloads: Sequence[Content]) -> None:
+    def _check_fit(self, target: str, payload: Content) -> None:
         """Raise PayloadMisfit for an item that does not fit the schema of its next station."""
-        with suppress(StoreUnavailable):  # losing the finished work would be worse
-            for target, payload in zip(targets, payloads, strict=True):
-                self.context.check_fits(NewJob("", self.topology.queue(target), payload))
+        try:  # noqa: SIM105 - `suppress` costs three calls, for each item
+            self.context.check_fits(NewJob("", self.topology.queue(target), payload))
+        except StoreUnavailable:  # losing the finished work would be worse
+            pass
 
     # -- the declaration
 
