@@ -28,7 +28,7 @@ from stanchion.queues.operating import purge
 from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, UNLANED, JobRef, JobRow, NewJob
-from stanchion.stores.records.outcomes import Commit, Extend, Move, Progress, Rollback
+from stanchion.stores.records.outcomes import Commit, Extend, Move, Pass, Passage, Progress, Rollback
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import open_store
@@ -58,7 +58,13 @@ BATCH = 100
 FAR = "4102444800000000"  # the year 2100
 WORKER = WorkerRow("w1", "host", 1, ("big",), 8, 10.0)
 
+PASSED = (Passage("next", changed=True), Passage("last"))
 OF_BIG = (Condition("queue", "=", "big"),)
+
+
+def part_of(job: JobRow) -> NewJob:
+    """Return a part of a job, for another queue."""
+    return NewJob(new_ids(1)[0], "parts", job.payload, origin=job.id)
 
 
 def pages_of(store: Store, query: Query) -> None:
@@ -141,6 +147,10 @@ OPERATIONS: dict[str, Operation] = {
     "commit": lambda store, held: store.settle([Commit(job.lease) for job in held]),
     "roll back": lambda store, held: store.settle([Rollback(job.lease, 5, "boom") for job in held]),
     "move": lambda store, held: store.settle([Move(job.lease, "next") for job in held]),
+    "pass": lambda store, held: store.settle([Pass(job.lease, PASSED, Commit(job.lease)) for job in held]),
+    "pass and divide": lambda store, held: store.settle(
+        [Pass(job.lease, PASSED, Commit(job.lease, jobs=(part_of(job),))) for job in held]
+    ),
     "extend": lambda store, held: store.settle([Extend(held[0].lease, 9)]),
     "progress": lambda store, held: store.settle([Progress(held[0].lease, 0.5)]),
     "beat": lambda store, _: store.beat([WORKER]),
