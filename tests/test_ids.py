@@ -71,3 +71,32 @@ def test_rooms_of_other_processes_are_others(monkeypatch: pytest.MonkeyPatch) ->
         ids._in_forked_child()
         found.add(ids.new_id_with_room())
     assert len(found) == 3000
+
+
+def test_tokens_are_drawn_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call of the system for each would let another thread go first, and the claimer wait."""
+    calls = []
+    urandom = os.urandom
+
+    def drawn(count: int) -> bytes:
+        calls.append(count)
+        return urandom(count)
+
+    monkeypatch.setattr(ids, "_tokens", [])
+    monkeypatch.setattr(os, "urandom", drawn)
+    tokens = [ids.new_token() for _ in range(128)]
+    assert len(calls) == 2
+    assert len({*tokens}) == 128
+    assert {len(token) for token in tokens} == {16}
+
+
+def test_a_forked_child_draws_tokens_of_its_own() -> None:
+    ids.new_token()
+    reads, writes = os.pipe()
+    if os.fork() == 0:
+        os.write(writes, ids.new_token().encode())
+        os._exit(0)
+    found = os.read(reads, 100).decode()
+    os.wait()
+    assert len(found) == 16
+    assert found not in [ids.new_token() for _ in range(128)]

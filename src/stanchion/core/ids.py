@@ -17,6 +17,10 @@ _last = 0
 _random = b""
 """Random bytes to use. Each call of the system for some lets another thread go first."""
 
+_tokens: list[str] = []
+"""Tokens to use, drawn together for the same reason: the claimer of a worker needs one for each claim."""
+_TOKEN_BYTES = 8
+
 _RANDOM_BITS = 74  # 12 bits of rand_a and 62 bits of rand_b around the version and the variant
 _LAST_GROUP = (1 << 48) - 1
 _RANDOM_BYTES, _AT_ONCE = 10, 64
@@ -108,9 +112,10 @@ def _first_of(count: int) -> int:
 
 
 def _in_forked_child() -> None:
-    """Reset counter and random bytes: parent and child would otherwise create the same ids."""
+    """Reset counter, random bytes and tokens: parent and child would otherwise create the same ids and tokens."""
     global _last, _lock, _random
     _last, _lock, _random = 0, threading.Lock(), b""
+    _tokens.clear()
 
 
 os.register_at_fork(after_in_child=_in_forked_child)
@@ -152,5 +157,11 @@ def _text(number: int) -> str:
 
 
 def new_token() -> str:
-    """Return a fencing token for one reservation."""
-    return os.urandom(8).hex()
+    """Return a fencing token for one reservation, which nobody can guess."""
+    try:
+        return _tokens.pop()
+    except IndexError:
+        drawn = os.urandom(_AT_ONCE * _TOKEN_BYTES).hex()
+        token, *others = (drawn[n : n + 2 * _TOKEN_BYTES] for n in range(0, len(drawn), 2 * _TOKEN_BYTES))
+        _tokens.extend(others)
+        return token
