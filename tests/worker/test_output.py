@@ -50,7 +50,8 @@ def quick():
 
 OWN_HANDLER = """
 handler = logging.StreamHandler(sys.stderr)
-handler.addFilter(logging.Filter("stanchion.jobs"))  # a warning at the start would block before the first end is stored
+# Other lines, such as a warning at the start, would block before the first end is stored.
+handler.addFilter(lambda line: line.name == "stanchion.jobs" or " stops; " in line.msg)
 logging.getLogger().handlers = [handler]
 """
 
