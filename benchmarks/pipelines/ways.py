@@ -127,6 +127,7 @@ WAYS: dict[str, Way] = {
     "chunks, Arrow, one in 1,000 fails twice by raising": Way(_push_chunks, partial(_worker, "failing arrow")),
     "chunks, pandas, one in 1,000 fails twice by raising": Way(_push_chunks, partial(_worker, "failing pandas")),
     "chunks of 20, Arrow, undivided, stored at each station": Way(_PUSH_SMALL, _always("line"), singles=True),
+    "chunks of 20, Arrow, undivided": Way(_PUSH_SMALL, partial(_worker, "line"), singles=True),
     "chunks, item functions on Spark": Way(_push_chunks, partial(_spark, "item")),
     "chunks, Arrow on Spark": Way(_push_chunks, partial(_spark, "arrow")),
     "by hand, Arrow": Way(_by_hand, by_hand.work),

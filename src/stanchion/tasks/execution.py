@@ -41,8 +41,6 @@ from stanchion.telemetry.traces import Traces
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_MAKING = threading.Lock()
-
 
 class SharedCall(Protocol):
     """A call for the jobs of a batch: its errors may show the values of any of them."""
@@ -63,11 +61,13 @@ class Execution(FunctionCall):
     arguments do not fit, and StoreUnavailable if the values from its flow can't be read now.
     """
 
-    __slots__ = ("_job", "batch", "passing", "payload", "row", "settlement")
+    __slots__ = ("_job", "_making", "batch", "passing", "payload", "row", "settlement")
 
     def __init__(self, context: Context, row: JobRow, passing: Passing | None = None) -> None:
         self._context, self.row, self.passing = context, row, passing
         self._job: Reservation | None = None
+        # Its own: threads that shared one would wake each other for each job, once they had met there.
+        self._making = threading.Lock()
         self.traced = None
         self.batch: SharedCall | None = None
         """The call that it shares with other attempts, while these end."""
@@ -101,7 +101,7 @@ class Execution(FunctionCall):
     def job(self) -> Reservation:
         """The reserved job, made when something asks for it first: most tasks and their workers never do."""
         if self._job is None:
-            with _MAKING:  # a worker's thread that asks the job to stop must reach the one that the task has
+            with self._making:  # a worker's thread that asks the job to stop must reach the one that the task has
                 if self._job is None:
                     row, record = self.row, None if self.work.batching is None else self._record
                     told = row.worker is not None

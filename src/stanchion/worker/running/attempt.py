@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextvars import Context
@@ -31,12 +32,14 @@ class Limit:
     `interrupt` is called at the deadline, and then each time that `again` returns True for the seconds since.
     """
 
-    __slots__ = ("again", "deadline", "expired", "interrupt", "over", "seconds")
+    __slots__ = ("again", "deadline", "expired", "interrupt", "lock", "over", "seconds")
 
     def __init__(self, seconds: float, interrupt: Callable[[], object], again: Callable[[float], bool]) -> None:
         self.seconds, self.interrupt, self.again = seconds, interrupt, again
         self.deadline = time.monotonic() + seconds
         self.expired = self.over = False
+        self.lock = threading.Lock()
+        """Its own: threads that shared one would wake each other for each job, once they had met there."""
 
 
 class Attempt(Execution):

@@ -116,12 +116,13 @@ class Timeouts:
 
     def lift(self, limit: Limit) -> None:
         """End a limit: there is no interrupt after this."""
-        with self._lock:
+        with limit.lock:
             limit.over = True
 
     def watch(self) -> None:
         """Start watching a limited attempt that was just registered as running."""
-        self._wanted.set()
+        if not self._wanted.is_set():  # once it is set, the thread has yet to look at the running attempts
+            self._wanted.set()
         if self._thread is None:
             with self._lock:
                 if self._thread is None:
@@ -162,13 +163,13 @@ class Timeouts:
         if limit.expired:
             self._give_up(slot, attempt)
             return
-        with self._lock:
+        with limit.lock:
             if not limit.over:
                 limit.expired = True
                 limit.deadline = time.monotonic() + STOP_SECONDS_MAX
                 limit.interrupt()
 
     def _interrupt_again(self, limit: Limit, seconds: float) -> None:
-        with self._lock:
+        with limit.lock:
             if not limit.over and limit.again(seconds):
                 limit.interrupt()
