@@ -17,7 +17,7 @@ from stanchion.tasks.execution import Execution
 from stanchion.worker.running.attempt import Limit
 from stanchion.worker.running.timeouts import Timeouts
 
-SECONDS = 60.0
+SECONDS = 20.0
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_a_job_is_made_while_another_one_is(app: Stanchion, monkeypatch: pytest.
     def making(context: Any, row: JobRow, *args: Any, **options: Any) -> Any:
         if row.id == slow.id:
             begun.set()
-            assert go_on.wait(SECONDS)
+            assert go_on.wait(2 * SECONDS)
         return made(context, row, *args, **options)
 
     monkeypatch.setattr(execution, "Reservation", making)
@@ -68,7 +68,7 @@ def test_a_limit_ends_while_another_one_interrupts() -> None:
 
     def interrupt() -> None:
         begun.set()
-        assert go_on.wait(SECONDS)
+        assert go_on.wait(2 * SECONDS)
 
     timeouts = Timeouts({}, lambda *_: None)
     late, other = Limit(0.0, interrupt, lambda _: False), Limit(SECONDS, interrupt, lambda _: False)
