@@ -17,7 +17,7 @@ from stanchion.stores.postgres.push import CONTENTS, Contents, content
 from stanchion.stores.records.claims import POPPED
 from stanchion.stores.records.jobs import UNLANED, JobState
 from stanchion.stores.records.outcomes import Commit, Outcome, Pass
-from stanchion.stores.rules.lifecycle.outcomes import PASSED, last_of
+from stanchion.stores.rules.lifecycle.outcomes import PASSED, last_of, steps_of
 from stanchion.stores.rules.lifecycle.trail import STOPS_MAX
 from stanchion.stores.sql.engine.runner import Params, Runner
 from stanchion.stores.sql.engine.schema import HISTORY_COLUMNS
@@ -146,11 +146,10 @@ class Ways:
         way = queue, passages, headers, keep_entry
         if (number := self._ways.get(way)) is None:
             number = self._ways[way] = len(self._ways)
-            queues = [passage.queue for passage in passages]
             self._given.append(
                 {
                     "way": number,
-                    "target": queues[-1],
+                    "target": passages[-1].queue,
                     "here": shown(queue),
                     "adds": len(passages),
                     "changed": any(passage.changed for passage in passages),
@@ -160,11 +159,8 @@ class Ways:
                     "keep_entry": keep_entry,
                 }
             )
-            for left, came in zip([queue, *queues], queues, strict=False):
-                self._passages += [
-                    {"way": number, "queue": left, "what": "moved"},
-                    {"way": number, "queue": came, "what": "reserved"},
-                ]
+            steps = steps_of(queue, passages)
+            self._passages += [{"way": number, "queue": name, "what": event} for name, event in steps]
         return number
 
 

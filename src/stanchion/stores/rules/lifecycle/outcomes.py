@@ -22,6 +22,7 @@ from stanchion.stores.records.outcomes import (
     Move,
     Outcome,
     Pass,
+    Passage,
     Progress,
     Rollback,
     TableRows,
@@ -240,11 +241,16 @@ def _passed(row: JobRow, outcome: Pass, queue: QueueSettings, now: int) -> Trans
     headers = row.headers if outcome.headers is None else outcome.headers
     reserved = there._replace(headers=headers, lane=UNLANED, attempts=1, **PASSED)
     last = settled(reserved, outcome.then, queue, now)
-    told, here = [], row
-    for passage in outcome.passages:
-        told += [Tally(here.queue, "moved", items_of(here)), Tally(passage.queue, "reserved", items_of(reserved))]
-        here = reserved._replace(queue=passage.queue)
+    steps = enumerate(steps_of(row.queue, outcome.passages))
+    told = [Tally(name, event, items_of(reserved if n else row)) for n, (name, event) in steps]  # it leaves as it was
     return Transition(last.row, last.counted, (*told, *last.tallies(reserved)))
+
+
+def steps_of(queue: str, passages: Iterable[Passage]) -> list[tuple[str, str]]:
+    """Return what counts for a job that passes queues from this one on: pairs of a queue and an event."""
+    queues = [passage.queue for passage in passages]
+    moves = zip((queue, *queues), queues, strict=False)
+    return [step for left, came in moves for step in ((left, "moved"), (came, "reserved"))]
 
 
 PASSED = {

@@ -13,7 +13,7 @@ from stanchion.stores.fields.jobs import TIES
 from stanchion.stores.fields.sql import in_time, literal, missing
 from stanchion.stores.records.jobs import UNLANED, JobState
 from stanchion.stores.records.outcomes import Commit, Pass, Passage
-from stanchion.stores.rules.lifecycle.outcomes import PASSED, counted_as
+from stanchion.stores.rules.lifecycle.outcomes import PASSED, counted_as, steps_of
 from stanchion.stores.rules.lifecycle.trail import STOPS_MAX
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Params, Runner
@@ -112,9 +112,8 @@ class SqlitePasses:
                 given = way.given(now)
                 run.send_each(_KEEP, [{**given, **own} for own in jobs.values()])
             counted[way.target, counted_as(ends[0], delivery)] += number
-            for left, came in zip((way.queue, *(one.queue for one in way.passages)), way.passages, strict=False):
-                counted[left, "moved"] += number
-                counted[came.queue, "reserved"] += number
+            for step in steps_of(way.queue, way.passages):
+                counted[step] += number
         self._jobs.remove(run, ids, {way.queue for way in ways})
         self._jobs.count(run, counted)
         run.ended.update(ids)
